@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
 from tests import distribution, leaks
-from tests.sharder.io.ground import Ground, open_ground
+from tests.sharder.io.environment import SharderEnvironment, open_environment
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -31,10 +31,10 @@ async def new_plane(shared_plane: EmbeddedPlane) -> EmbeddedPlane:
 
 
 @pytest.fixture
-async def ground(new_plane: EmbeddedPlane) -> AsyncIterator[Ground]:
+async def env(new_plane: EmbeddedPlane) -> AsyncIterator[SharderEnvironment]:
     """A control plane that knows rings and Websites, and Leases written by hand."""
-    async with open_ground(new_plane) as ground:
-        yield ground
+    async with open_environment(new_plane) as env:
+        yield env
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

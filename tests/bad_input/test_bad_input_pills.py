@@ -184,11 +184,11 @@ async def unfit(fleet: Fleet) -> set[str]:
     return {each["object"] for each in findings if (each["check"], each["level"]) == ("unfit", "error")}
 
 
-async def test_the_doctor_names_deep_objects(fleet: Fleet) -> None:
+async def test_the_check_names_deep_objects(fleet: Fleet) -> None:
     async def are_named() -> bool:
         return await unfit(fleet) == {"website/pill-list -n sites", "website/pill-map -n sites"}
 
-    await fleet.wait_for(are_named, "both pills to be named by the doctor", within_s=30)
+    await fleet.wait_for(are_named, "both pills to be named by the check", within_s=30)
 
 
 async def test_an_object_that_is_no_longer_deep_is_reconciled(fleet: Fleet, client: Client) -> None:
@@ -213,4 +213,4 @@ async def test_an_object_that_is_no_longer_deep_is_reconciled(fleet: Fleet, clie
         async def are_well() -> bool:
             return await unfit(fleet) == set()
 
-        await fleet.wait_for(are_well, "the doctor to find nothing unfit", within_s=30)
+        await fleet.wait_for(are_well, "the check to find nothing unfit", within_s=30)

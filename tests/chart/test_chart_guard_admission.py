@@ -33,7 +33,7 @@ from tests.chart.guarded import (
 )
 from tests.sharder.admission.reviews import managed
 from tests.sharder.admission.webhook_environment import HOST, Server, WebhookEnvironment, free_port
-from tests.sharder.io.ground import wait_until
+from tests.sharder.io.environment import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

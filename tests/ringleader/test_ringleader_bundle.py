@@ -32,7 +32,7 @@ from ringleader.inspect.bundle.collect import LAST_APPLIED, Collector, client_ve
 from ringleader.inspect.bundle.command import archive
 from ringleader.inspect.bundle.workloads import status_only
 from ringleader.testing.held import held
-from tests.ringleader.check.ward import RING, SITES, Ward, open_ward
+from tests.ringleader.check.environment import RING, SITES, CheckEnvironment, open_environment
 from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -43,9 +43,9 @@ Files = dict[str, bytes]
 
 
 @pytest.fixture
-async def ward(new_plane: EmbeddedPlane) -> AsyncIterator[Ward]:
-    async with open_ward(new_plane) as ward:
-        yield ward
+async def env(new_plane: EmbeddedPlane) -> AsyncIterator[CheckEnvironment]:
+    async with open_environment(new_plane) as env:
+        yield env
 
 
 async def run(kubeconfig: Path, *words: str) -> tuple[int, bytes, str]:
@@ -147,11 +147,13 @@ def test_versions_are_those_of_this_program_and_of_what_it_requires() -> None:
 # -- on a control plane -------------------------------------------------------------------------------------------
 
 
-async def test_it_has_a_file_for_each_thing_and_says_what_they_are(ward: Ward, tmp_path: Path) -> None:
+async def test_it_has_a_file_for_each_thing_and_says_what_they_are(
+    env: CheckEnvironment, tmp_path: Path
+) -> None:
     path = tmp_path / "bundle.tar.gz"
     counted = MergePatch({"status": {"objects": SITES}})
-    await ward.client.patch(CONTROLLER_RINGS, "websites", counted, subresource="status", type=bytes)
-    code, out, err = await run(ward.plane.kubeconfig, "--out", str(path))
+    await env.client.patch(CONTROLLER_RINGS, "websites", counted, subresource="status", type=bytes)
+    code, out, err = await run(env.plane.kubeconfig, "--out", str(path))
     assert (code, out.decode(), err) == (0, f"{path}\n", "")
     files = unpacked(path.read_bytes())
     assert list(files) == [
@@ -181,33 +183,33 @@ async def test_it_has_a_file_for_each_thing_and_says_what_they_are(ward: Ward, t
     assert found["status.json"]["rings"][0]["objects"] == SITES
     assert {"owners", "sharder", "crd"} <= {each["check"] for each in found["check.json"]["findings"]}
     assert (
-        found["versions.json"]["server"]["url"] == load_cluster(kubeconfig=str(ward.plane.kubeconfig)).server
+        found["versions.json"]["server"]["url"] == load_cluster(kubeconfig=str(env.plane.kubeconfig)).server
     )
     assert found["versions.json"]["server"]["gitVersion"].startswith("v1.")
     assert all(data.endswith(b"\n") for data in files.values() if data)
 
 
-async def test_one_ring_is_alone_and_an_unknown_one_is_refused(ward: Ward) -> None:
-    await ward.make_ring("shops")
-    code, out, err = await run(ward.plane.kubeconfig, "shops", "--out", "-")
+async def test_one_ring_is_alone_and_an_unknown_one_is_refused(env: CheckEnvironment) -> None:
+    await env.make_ring("shops")
+    code, out, err = await run(env.plane.kubeconfig, "shops", "--out", "-")
     assert (code, err) == (0, "")
     files = unpacked(out)
     assert [path for path in files if path.startswith("controllerrings")] == [
         "controllerrings.ringleader.dev/shops.json"
     ]
     assert [each["name"] for each in json.loads(files["status.json"])["rings"]] == ["shops"]
-    code, out, err = await run(ward.plane.kubeconfig, "website")
+    code, out, err = await run(env.plane.kubeconfig, "website")
     assert (code, out, err.count("\n")) == (2, b"", 1)
     assert "did you mean websites" in err
 
 
 async def test_a_part_that_cannot_be_read_is_an_error_beside_the_others(
-    ward: Ward, new_plane: EmbeddedPlane
+    env: CheckEnvironment, new_plane: EmbeddedPlane
 ) -> None:
     for resource in ("events.events.k8s.io", "leases.coordination.k8s.io"):
         fault = Fault(what="error", code=503, verb="list", resource=resource, message="not today")
         await new_plane.faults.add(fault)
-    code, out, err = await run(ward.plane.kubeconfig, "--out", "-")
+    code, out, err = await run(env.plane.kubeconfig, "--out", "-")
     files = unpacked(out)
     errors = files["errors.txt"].decode().splitlines()
     assert code == 0
@@ -219,7 +221,7 @@ async def test_a_part_that_cannot_be_read_is_an_error_beside_the_others(
 
 
 async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
+    env: CheckEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of ours")
@@ -227,7 +229,7 @@ async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
     monkeypatch.setattr(collect, "read_events", broken)
     monkeypatch.setattr(collect, "RECHECK_AFTER_S", 0.1)
     parts: list[str] = []
-    collector = Collector(ward.client, timeout_s=10, begin=parts.append)
+    collector = Collector(env.client, timeout_s=10, begin=parts.append)
     await collector.read(None, at=NOW, server="https://server")
     (error,) = collector.errors
     assert error.startswith("Events: Traceback")
@@ -241,27 +243,33 @@ async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
 
 
 @pytest.fixture
-async def real_ward(tmp_path: Path) -> AsyncIterator[Ward]:
+async def real_env(tmp_path: Path) -> AsyncIterator[CheckEnvironment]:
     try:
         async with (
             held(real_plane(tmp_path / "plane", controller_manager=False)) as plane,
             Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
         ):
-            ward = Ward(plane, client)
-            await ward.furnish()
-            yield ward
-            await ward.close()
+            env = CheckEnvironment(plane, client)
+            await env.furnish()
+            yield env
+            await env.close()
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
 
 
 async def make(
-    ward: Ward, resource: ApiResource, name: str, *, namespace: str = "", labels: dict[str, str], **body: Any
+    env: CheckEnvironment,
+    resource: ApiResource,
+    name: str,
+    *,
+    namespace: str = "",
+    labels: dict[str, str],
+    **body: Any,
 ) -> None:
     annotations = {LAST_APPLIED: PLANTED} if resource != CONTROLLER_RINGS else {}
     metadata = {"name": name, "labels": labels, "annotations": annotations}
     document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
-    await ward.client.create(resource, document, namespace=namespace, type=bytes)
+    await env.client.create(resource, document, namespace=namespace, type=bytes)
 
 
 def pod_spec() -> dict[str, Any]:
@@ -272,44 +280,46 @@ def pod_spec() -> dict[str, Any]:
     }
 
 
-async def make_pod(ward: Ward, name: str, *, namespace: str, **labels: str) -> None:
-    await make(ward, PODS, name, namespace=namespace, labels=labels, spec=pod_spec())
+async def make_pod(env: CheckEnvironment, name: str, *, namespace: str, **labels: str) -> None:
+    await make(env, PODS, name, namespace=namespace, labels=labels, spec=pod_spec())
     ended = {"exitCode": 1, "reason": "Error", "message": PLANTED, "startedAt": None, "finishedAt": None}
     container = {"name": "one", "image": "web:1", "imageID": "", "ready": False, "restartCount": 3}
     status = {"phase": "Running", "containerStatuses": [{**container, "lastState": {"terminated": ended}}]}
     patch = MergePatch({"status": status})
-    await ward.client.patch(PODS, name, patch, namespace=namespace, subresource="status", type=bytes)
+    await env.client.patch(PODS, name, patch, namespace=namespace, subresource="status", type=bytes)
 
 
-async def make_deployment(ward: Ward, name: str, *, namespace: str, app: str, **labels: str) -> None:
+async def make_deployment(
+    env: CheckEnvironment, name: str, *, namespace: str, app: str, **labels: str
+) -> None:
     template = {"metadata": {"labels": {"app": app}}, "spec": pod_spec()}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": app}}, "template": template}
-    await make(ward, DEPLOYMENTS, name, namespace=namespace, labels=labels, spec=spec)
+    await make(env, DEPLOYMENTS, name, namespace=namespace, labels=labels, spec=spec)
 
 
-async def furnish_workloads(ward: Ward) -> None:
+async def furnish_workloads(env: CheckEnvironment) -> None:
     """Replicas beside their Leases, a leader and a standby, somebody else's pods, and secrets everywhere."""
     for namespace in ("rings", "sites"):
-        await make(ward, ACCOUNTS, "default", namespace=namespace, labels={})
-        await make(ward, SECRETS, "keys", namespace=namespace, labels={}, stringData={"tls.key": PLANTED})
-        await make_pod(ward, "other", namespace=namespace, app="other")
-        await make_deployment(ward, "other", namespace=namespace, app="other")
+        await make(env, ACCOUNTS, "default", namespace=namespace, labels={})
+        await make(env, SECRETS, "keys", namespace=namespace, labels={}, stringData={"tls.key": PLANTED})
+        await make_pod(env, "other", namespace=namespace, app="other")
+        await make_deployment(env, "other", namespace=namespace, app="other")
     for name in ("one", "two"):
-        await make_pod(ward, name, namespace="rings", app="web")
-    await make_deployment(ward, "web", namespace="rings", app="web")
+        await make_pod(env, name, namespace="rings", app="web")
+    await make_deployment(env, "web", namespace="rings", app="web")
     part_of = {"app.kubernetes.io/part-of": "ringleader"}
-    await make_deployment(ward, "sharder", namespace="sites", app="sharder", **part_of)
+    await make_deployment(env, "sharder", namespace="sites", app="sharder", **part_of)
     for name in ("sharder-a", "sharder-b"):
-        await make_pod(ward, name, namespace="sites", app="sharder")
+        await make_pod(env, name, namespace="sites", app="sharder")
     annotations = {"metadata": {"annotations": {LAST_APPLIED: PLANTED}}}
-    await ward.client.patch(CONTROLLER_RINGS, RING, MergePatch(annotations), type=bytes)
+    await env.client.patch(CONTROLLER_RINGS, RING, MergePatch(annotations), type=bytes)
     hook = {
         "name": "assign.ringleader.dev",
         "clientConfig": {"service": {"namespace": "sites", "name": "sharder"}},
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
     }
-    await make(ward, CONFIGURATIONS, f"ringleader-{RING}", labels={}, webhooks=[hook])
+    await make(env, CONFIGURATIONS, f"ringleader-{RING}", labels={}, webhooks=[hook])
 
 
 def credentials(plane: ControlPlane) -> list[str]:
@@ -319,9 +329,9 @@ def credentials(plane: ControlPlane) -> list[str]:
 
 
 @pytest.mark.real
-async def test_sharders_and_replicas_are_there_and_nothing_secret(real_ward: Ward) -> None:
-    await furnish_workloads(real_ward)
-    code, out, err = await run(real_ward.plane.kubeconfig, "--out", "-")
+async def test_sharders_and_replicas_are_there_and_nothing_secret(real_env: CheckEnvironment) -> None:
+    await furnish_workloads(real_env)
+    code, out, err = await run(real_env.plane.kubeconfig, "--out", "-")
     assert (code, err) == (0, "")
     files = unpacked(out)
     workloads = [path for path in files if path.startswith(("pods", "deployments", "stateful", "mutating"))]
@@ -342,7 +352,7 @@ async def test_sharders_and_replicas_are_there_and_nothing_secret(real_ward: War
     )
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
     assert not any(path.startswith("secrets") for path in files)
-    for secret in (PLANTED, *credentials(real_ward.plane)):
+    for secret in (PLANTED, *credentials(real_env.plane)):
         assert [path for path, data in files.items() if secret.encode() in data] == []
     assert (
         msgspec.json.decode(files[f"controllerrings.ringleader.dev/{RING}.json"])["metadata"]["name"] == RING
@@ -350,9 +360,9 @@ async def test_sharders_and_replicas_are_there_and_nothing_secret(real_ward: War
 
 
 @pytest.mark.real
-async def test_who_may_do_nothing_gets_a_bundle_that_names_the_rules(real_ward: Ward) -> None:
-    assert isinstance(real_ward.plane, RealPlane)
-    kubeconfig = await real_ward.plane.kubeconfig_for("ada", admin=False)
+async def test_who_may_do_nothing_gets_a_bundle_that_names_the_rules(real_env: CheckEnvironment) -> None:
+    assert isinstance(real_env.plane, RealPlane)
+    kubeconfig = await real_env.plane.kubeconfig_for("ada", admin=False)
     code, out, err = await run(kubeconfig, "--out", "-")
     assert code == 0
     assert "could not be read, see errors.txt" in err

@@ -17,7 +17,7 @@ from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
 from ringleader.inspect.complete import WITHIN_S
-from tests.sharder.io.ground import Ground
+from tests.sharder.io.environment import SharderEnvironment
 from tests.warm_python import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,23 +25,23 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
+async def env(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharderEnvironment]:
     """A ring with two members, and three sites in two namespaces."""
     async with (
         embedded_plane(tmp_path_factory.mktemp("plane")) as plane,
         Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
     ):
-        ground = Ground(plane, client)
-        await ground.install()
-        await ground.ring()
-        await ground.shard("web-0", duration_s=15)
-        await ground.shard("web-1", duration_s=15)
-        await ground.namespace("sites", {})
-        await ground.site("blog")
-        await ground.site("shop")
-        await ground.site("blog-of-sites", namespace="sites")
-        yield ground
-        await ground.close()
+        env = SharderEnvironment(plane, client)
+        await env.install()
+        await env.ring()
+        await env.shard("web-0", duration_s=15)
+        await env.shard("web-1", duration_s=15)
+        await env.namespace("sites", {})
+        await env.site("blog")
+        await env.site("shop")
+        await env.site("blog-of-sites", namespace="sites")
+        yield env
+        await env.close()
 
 
 async def run(words: list[str], environment: dict[str, str]) -> tuple[int, list[str], str]:
@@ -83,9 +83,9 @@ def bash(line: str, kubeconfig: Path) -> dict[str, str]:
     ],
 )
 async def test_names_of_rings_members_and_objects_are_suggested(
-    ground: Ground, line: str, expected: list[str]
+    env: SharderEnvironment, line: str, expected: list[str]
 ) -> None:
-    code, found, err = await run(["-m", "ringleader"], bash(line, ground.plane.kubeconfig))
+    code, found, err = await run(["-m", "ringleader"], bash(line, env.plane.kubeconfig))
     assert (code, found, err) == (0, expected, "")
 
 
@@ -116,8 +116,8 @@ async def test_a_cluster_that_does_not_answer_suggests_nothing_and_says_nothing(
     await server.wait_closed()
 
 
-async def test_kubectl_gets_its_suggestions_with_a_directive(ground: Ground) -> None:
-    environment = {"KUBECONFIG": str(ground.plane.kubeconfig)}
+async def test_kubectl_gets_its_suggestions_with_a_directive(env: SharderEnvironment) -> None:
+    environment = {"KUBECONFIG": str(env.plane.kubeconfig)}
     words = ["-m", "ringleader.kubectl_complete"]
     code, found, err = await run([*words, "status", "we"], environment)
     assert (code, found, err) == (0, ["websites", ":4"], "")

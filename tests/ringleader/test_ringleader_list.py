@@ -21,13 +21,21 @@ from ringleader.cluster.placement import Row
 from ringleader.cluster.reader import ClusterReader
 from ringleader.list.command import Selection, read_rows
 from ringleader.list.lines import BrokenLine, NamedObject, parse_lines
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, TREE, WEBSITES, Ground, open_ground
+from tests.sharder.io.environment import (
+    CONFIGMAPS,
+    KEYS,
+    SECRETS,
+    TREE,
+    WEBSITES,
+    SharderEnvironment,
+    open_environment,
+)
 from tests.warm_python import warm_python
 
 A, B = "a-00000001", "b-00000001"
 
 
-async def run(ground: Ground, *words: str, stdin: str = "") -> tuple[int, str, str]:
+async def run(env: SharderEnvironment, *words: str, stdin: str = "") -> tuple[int, str, str]:
     """The command as a process of its own."""
     done = await asyncio.to_thread(
         subprocess.run,
@@ -35,28 +43,28 @@ async def run(ground: Ground, *words: str, stdin: str = "") -> tuple[int, str, s
         input=stdin,
         capture_output=True,
         text=True,
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
         timeout=60,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
 
 
-async def some(ground: Ground) -> None:
+async def some(env: SharderEnvironment) -> None:
     """Two members and three sites: one at its place, one on its way, one new."""
-    await ground.ring()
-    await ground.shard("a", duration_s=15)
-    await ground.shard("b", duration_s=15)
+    await env.ring()
+    await env.shard("a", duration_s=15)
+    await env.shard("b", duration_s=15)
     placed = HashRing(["a", "b"]).owner(object_key("example.com", "default", "one"))
-    await ground.site("one", labels={KEYS.shard: f"{placed}-00000001"})
-    await ground.site("two", labels={KEYS.shard: A, KEYS.drain: B})
-    await ground.namespace("sites", {})
-    await ground.site("three", namespace="sites")
+    await env.site("one", labels={KEYS.shard: f"{placed}-00000001"})
+    await env.site("two", labels={KEYS.shard: A, KEYS.drain: B})
+    await env.namespace("sites", {})
+    await env.site("three", namespace="sites")
 
 
-async def test_every_object_has_a_line_in_every_form(ground: Ground) -> None:
-    await some(ground)
-    code, out, err = await run(ground, "-A", "-o", "csv")
+async def test_every_object_has_a_line_in_every_form(env: SharderEnvironment) -> None:
+    await some(env)
+    code, out, err = await run(env, "-A", "-o", "csv")
     assert (code, err) == (0, "")
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(out))}
     assert set(rows) == {"one", "two", "three"}
@@ -68,13 +76,13 @@ async def test_every_object_has_a_line_in_every_form(ground: Ground) -> None:
     assert (rows["three"]["key"], rows["three"]["member"]) == (key, found.owner)
     assert (rows["three"]["hash"], rows["three"]["token"]) == (f"{found.hash:016x}", f"{found.token:016x}")
 
-    code, out, _ = await run(ground, "-o", "json", "-n", "sites")
+    code, out, _ = await run(env, "-o", "json", "-n", "sites")
     assert [each["name"] for each in json.loads(out)["objects"]] == ["three"]
-    code, out, _ = await run(ground, "-A", "-o", "yaml")
+    code, out, _ = await run(env, "-A", "-o", "yaml")
     assert {each["name"] for each in yaml.safe_load(out)["objects"]} == set(rows)
-    code, out, _ = await run(ground, "-A", "-o", "name")
+    code, out, _ = await run(env, "-A", "-o", "name")
     assert sorted(out.split("\n")) == sorted(["", "", A, rows["one"]["owner"]])
-    code, out, _ = await run(ground, "-A")
+    code, out, _ = await run(env, "-A")
     assert [line.split()[0] for line in out.splitlines()] == [
         "OBJECT",
         "websites.example.com/default/one",
@@ -83,36 +91,36 @@ async def test_every_object_has_a_line_in_every_form(ground: Ground) -> None:
     ]
 
 
-async def test_no_object_is_an_empty_document(ground: Ground) -> None:
-    await ground.ring()
+async def test_no_object_is_an_empty_document(env: SharderEnvironment) -> None:
+    await env.ring()
     for form in ("json", "yaml"):
-        _, out, _ = await run(ground, "-A", "-o", form)
+        _, out, _ = await run(env, "-A", "-o", form)
         assert yaml.safe_load(out) == {"objects": []}
 
 
-async def rows_of(ground: Ground, *, with_dependents: bool, kind: str | None = None) -> list[Row]:
-    reader = ClusterReader(ground.client, timeout_s=10)
+async def rows_of(env: SharderEnvironment, *, with_dependents: bool, kind: str | None = None) -> list[Row]:
+    reader = ClusterReader(env.client, timeout_s=10)
     wanted = Selection(kind, with_dependents=with_dependents)
-    pages = read_rows(reader, Discovery(ground.client), await reader.snapshot(), wanted)
+    pages = read_rows(reader, Discovery(env.client), await reader.snapshot(), wanted)
     return [row async for rows in pages for row in rows]
 
 
-async def test_more_objects_than_one_page_all_have_a_row(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a", duration_s=15)
+async def test_more_objects_than_one_page_all_have_a_row(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a", duration_s=15)
     count = PAGE + 5
     body = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"page-{n}"}} for n in range(count)
     ]
-    await ground.ring(resources=[{"resource": "configmaps"}])
+    await env.ring(resources=[{"resource": "configmaps"}])
     for begin in range(0, count, 50):
         await asyncio.gather(
             *(
-                ground.client.create(CONFIGMAPS, each, namespace="default", type=bytes)
+                env.client.create(CONFIGMAPS, each, namespace="default", type=bytes)
                 for each in body[begin : begin + 50]
             )
         )
-    names = [row.name for row in await rows_of(ground, with_dependents=False)]
+    names = [row.name for row in await rows_of(env, with_dependents=False)]
     assert len(names) == len(set(names)) == count
 
 
@@ -127,12 +135,12 @@ async def test_a_list_whose_version_expires_goes_on_with_a_newer_one(
     def advance(done: int, left: int | None = None) -> None:
         progress.append((done, left))
 
-    async with embedded_plane(tmp_path, history=2) as plane, open_ground(plane) as ground:
-        await ground.sites(7)
-        async for page in object_pages(ground.client, [WEBSITES], advance=advance, timeout_s=10):
+    async with embedded_plane(tmp_path, history=2) as plane, open_environment(plane) as env:
+        await env.sites(7)
+        async for page in object_pages(env.client, [WEBSITES], advance=advance, timeout_s=10):
             names += [each.meta.name for each in page.objects]
             if len(names) == 2:
-                await ground.sites(8, first=60)
+                await env.sites(8, first=60)
     assert names == [
         *(f"site-{number}" for number in range(7)),
         *(f"site-{number}" for number in range(60, 68)),
@@ -141,24 +149,26 @@ async def test_a_list_whose_version_expires_goes_on_with_a_newer_one(
 
 
 async def test_what_is_controlled_has_the_key_of_its_root_and_what_nobody_controls_no_row(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await ground.ring(key="Owner", resources=[TREE])
-    await ground.shard("a", duration_s=15)
-    site = await ground.make(WEBSITES, "one")
-    page = await ground.make(CONFIGMAPS, "page", above=(WEBSITES, site))
-    await ground.make(SECRETS, "secret", above=(CONFIGMAPS, page))
-    await ground.make(SECRETS, "loose")
-    assert [row.name for row in await rows_of(ground, with_dependents=False)] == ["one"]
-    found = {row.name: row.key for row in await rows_of(ground, with_dependents=True)}
+    await env.ring(key="Owner", resources=[TREE])
+    await env.shard("a", duration_s=15)
+    site = await env.make(WEBSITES, "one")
+    page = await env.make(CONFIGMAPS, "page", above=(WEBSITES, site))
+    await env.make(SECRETS, "secret", above=(CONFIGMAPS, page))
+    await env.make(SECRETS, "loose")
+    assert [row.name for row in await rows_of(env, with_dependents=False)] == ["one"]
+    found = {row.name: row.key for row in await rows_of(env, with_dependents=True)}
     assert found == dict.fromkeys(("one", "page", "secret"), "example.com_default_one")
-    assert [row.name for row in await rows_of(ground, with_dependents=False, kind="secret")] == ["secret"]
+    assert [row.name for row in await rows_of(env, with_dependents=False, kind="secret")] == ["secret"]
 
 
-async def test_standard_input_is_answered_line_by_line_and_what_is_wrong_named(ground: Ground) -> None:
-    await some(ground)
+async def test_standard_input_is_answered_line_by_line_and_what_is_wrong_named(
+    env: SharderEnvironment,
+) -> None:
+    await some(env)
     named = "website/one\n# a remark\n\nblog\nwebsite/sites/three  # there\nwebsite/gone\nsecret/x\n"
-    code, out, err = await run(ground, "-", "-o", "csv", stdin=named)
+    code, out, err = await run(env, "-", "-o", "csv", stdin=named)
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["one", "three"]
     assert code == 2
     told = err.splitlines()
@@ -166,17 +176,16 @@ async def test_standard_input_is_answered_line_by_line_and_what_is_wrong_named(g
     assert "line 6: 'website/gone' websites.example.com/default/gone does not exist" in told[1]
     assert "line 7: 'secret/x' KIND: 'secrets' does not belong to any ring" in told[2]
     assert len(told) == 3
-    code, out, _ = await run(ground, "-", "-o", "name", stdin="website.example.com/two\n")
+    code, out, _ = await run(env, "-", "-o", "name", stdin="website.example.com/two\n")
     assert (code, out) == (0, f"{A}\n")
 
 
 async def test_a_namespace_is_that_of_the_kubeconfig_unless_another_or_all_are_asked_for(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await some(ground)
+    await some(env)
     listed = {
-        words: (await run(ground, *words, "-o", "csv"))[1]
-        for words in ((), ("-n", "sites"), ("website", "-A"))
+        words: (await run(env, *words, "-o", "csv"))[1] for words in ((), ("-n", "sites"), ("website", "-A"))
     }
     names = {
         words: {row["name"] for row in csv.DictReader(io.StringIO(out))} for words, out in listed.items()
@@ -188,12 +197,12 @@ async def test_a_namespace_is_that_of_the_kubeconfig_unless_another_or_all_are_a
     }
 
 
-async def test_an_owner_that_does_not_watch_the_kind_does_not_place_it(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a", works="websites.example.com")
+async def test_an_owner_that_does_not_watch_the_kind_does_not_place_it(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a", works="websites.example.com")
     mine = {KEYS.shard: A}
-    await ground.page(await ground.site("one", labels=mine), labels=mine)
-    placed = {row.resource: row.is_placed for row in await rows_of(ground, with_dependents=True)}
+    await env.page(await env.site("one", labels=mine), labels=mine)
+    placed = {row.resource: row.is_placed for row in await rows_of(env, with_dependents=True)}
     assert placed == {"websites.example.com": True, "configmaps": False}
 
 

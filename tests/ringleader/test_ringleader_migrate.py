@@ -146,7 +146,7 @@ def test_a_finalizer_without_a_domain_is_refused() -> None:
 # -- on a control plane
 
 
-class Ground:
+class SharderEnvironment:
     """A control plane with Websites."""
 
     def __init__(self, plane: EmbeddedPlane, client: Client) -> None:
@@ -190,7 +190,7 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(new_plane: EmbeddedPlane) -> AsyncIterator[Ground]:
+async def env(new_plane: EmbeddedPlane) -> AsyncIterator[SharderEnvironment]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(new_plane.kubeconfig))))
         crd = yaml.safe_load((ROOT / "examples/website/crd.yaml").read_text())
@@ -203,69 +203,69 @@ async def ground(new_plane: EmbeddedPlane) -> AsyncIterator[Ground]:
                     await asyncio.sleep(0.05)
                 else:
                     break
-        yield Ground(new_plane, client)
+        yield SharderEnvironment(new_plane, client)
 
 
-async def test_a_dry_run_tells_what_it_would_change_and_writes_nothing(ground: Ground) -> None:
-    await ground.site("blog")
-    await ground.site("clean", marked=False)
-    before = len(ground.plane.writes())
-    code, out, err = await ground.run("website", "--dry-run", "--finalizer", "example.com/cdn")
+async def test_a_dry_run_tells_what_it_would_change_and_writes_nothing(env: SharderEnvironment) -> None:
+    await env.site("blog")
+    await env.site("clean", marked=False)
+    before = len(env.plane.writes())
+    code, out, err = await env.run("website", "--dry-run", "--finalizer", "example.com/cdn")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         f"default/blog: finalizer {KOPFS} -> example.com/cdn; without {LAST}",
         "1 of 2 websites.example.com would be changed (dry run: nothing was)",
     ]
-    assert len(ground.plane.writes()) == before
+    assert len(env.plane.writes()) == before
 
 
-async def test_ours_take_the_place_of_kopf_s_in_one_write_per_object(ground: Ground) -> None:
+async def test_ours_take_the_place_of_kopf_s_in_one_write_per_object(env: SharderEnvironment) -> None:
     for number in range(40):
-        await ground.site(f"site-{number}")
-    await ground.site("clean", marked=False)
-    before = len(ground.plane.writes())
-    code, out, err = await ground.run("websites", "--yes", "--finalizer", "example.com/cdn")
+        await env.site(f"site-{number}")
+    await env.site("clean", marked=False)
+    before = len(env.plane.writes())
+    code, out, err = await env.run("websites", "--yes", "--finalizer", "example.com/cdn")
     assert (code, err) == (0, "")
     assert out == "websites.example.com: 40 changed\n"
-    assert len(ground.plane.writes()) - before == 40
-    found = await ground.meta("site-7")
+    assert len(env.plane.writes()) - before == 40
+    found = await env.meta("site-7")
     assert found.finalizers == ["example.com/cdn"]
     assert found.annotations == {"example.com/owner": "me"}
-    code, out, _ = await ground.run("websites", "--yes", "--finalizer", "example.com/cdn")
+    code, out, _ = await env.run("websites", "--yes", "--finalizer", "example.com/cdn")
     assert (code, out) == (0, "0 of 41 websites.example.com to be changed\n")
 
 
-async def test_only_the_namespace_that_is_named_is_changed(ground: Ground) -> None:
-    await ground.client.create(NAMESPACES, {"metadata": {"name": "other"}}, type=bytes)
-    await ground.site("blog")
-    await ground.site("blog", namespace="other")
-    code, out, _ = await ground.run("websites", "-n", "other", "--yes")
+async def test_only_the_namespace_that_is_named_is_changed(env: SharderEnvironment) -> None:
+    await env.client.create(NAMESPACES, {"metadata": {"name": "other"}}, type=bytes)
+    await env.site("blog")
+    await env.site("blog", namespace="other")
+    code, out, _ = await env.run("websites", "-n", "other", "--yes")
     assert (code, out) == (0, "websites.example.com: 1 changed\n")
-    assert (await ground.meta("blog")).finalizers == [KOPFS]
+    assert (await env.meta("blog")).finalizers == [KOPFS]
 
 
-async def test_without_a_terminal_and_without_yes_nothing_is_changed(ground: Ground) -> None:
-    await ground.site("blog")
-    code, _, err = await ground.run("websites")
+async def test_without_a_terminal_and_without_yes_nothing_is_changed(env: SharderEnvironment) -> None:
+    await env.site("blog")
+    code, _, err = await env.run("websites")
     assert code == 2
     assert err == (
         "error: --yes: False is needed: there is no terminal to ask on; "
         "give --yes to change them, or --dry-run to see what would be changed\n"
     )
-    assert (await ground.meta("blog")).finalizers == [KOPFS]
+    assert (await env.meta("blog")).finalizers == [KOPFS]
 
 
 @pytest.mark.parametrize(("answer", "finalizers", "code"), [("n", [KOPFS], 1), ("y", [], 0)])
 async def test_at_a_terminal_a_person_is_asked(
-    ground: Ground, answer: str, finalizers: list[str], code: int
+    env: SharderEnvironment, answer: str, finalizers: list[str], code: int
 ) -> None:
-    await ground.site("blog")
+    await env.site("blog")
     person, terminal = os.openpty()
     os.write(person, f"{answer}\n".encode())
     process = await asyncio.create_subprocess_exec(
         *(warm_python(), "-m", "ringleader", "migrate", "kopf", "websites"),
         cwd=ROOT,
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
         stdin=terminal,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -276,93 +276,93 @@ async def test_at_a_terminal_a_person_is_asked(
     assert process.returncode == code, err.decode()
     assert "1 of 1 websites.example.com to be changed on https://127.0.0.1" in err.decode()
     assert out.decode().strip() == ("websites.example.com: 1 changed" if code == 0 else "nothing was changed")
-    assert (await ground.meta("blog")).finalizers == finalizers
+    assert (await env.meta("blog")).finalizers == finalizers
 
 
-async def test_what_is_being_deleted_is_left_to_kopf(ground: Ground) -> None:
-    await ground.site("blog")
-    await ground.client.delete(WEBSITES, "blog", namespace=NS)
-    code, out, _ = await ground.run("websites", "--yes")
+async def test_what_is_being_deleted_is_left_to_kopf(env: SharderEnvironment) -> None:
+    await env.site("blog")
+    await env.client.delete(WEBSITES, "blog", namespace=NS)
+    code, out, _ = await env.run("websites", "--yes")
     assert code == 1
     assert "1 being deleted are left to kopf" in out
-    assert (await ground.meta("blog")).finalizers == [KOPFS]
-    code, out, _ = await ground.run("websites", "--dry-run")
+    assert (await env.meta("blog")).finalizers == [KOPFS]
+    code, out, _ = await env.run("websites", "--dry-run")
     assert code == 0
     assert "default/blog: is being deleted: left to kopf" in out
 
 
-async def test_a_change_that_came_between_is_read_again_and_kept(ground: Ground) -> None:
-    listed = await ground.site("blog")
+async def test_a_change_that_came_between_is_read_again_and_kept(env: SharderEnvironment) -> None:
+    listed = await env.site("blog")
     change_of_a_user = MergePatch({"metadata": {"annotations": {"example.com/owner": "you", LAST: "newer"}}})
-    await ground.client.patch(WEBSITES, "blog", change_of_a_user, namespace=NS, type=bytes)
-    ended = await change(ground.client, Order(kind="x", ours=("a.b/c",)), WEBSITES, listed, timeout_s=10)
+    await env.client.patch(WEBSITES, "blog", change_of_a_user, namespace=NS, type=bytes)
+    ended = await change(env.client, Order(kind="x", ours=("a.b/c",)), WEBSITES, listed, timeout_s=10)
     assert ended is Ending.CHANGED
-    found = await ground.meta("blog")
+    found = await env.meta("blog")
     assert (found.finalizers, found.annotations) == (["a.b/c"], {"example.com/owner": "you"})
 
 
-async def test_the_next_object_of_that_name_is_not_touched(ground: Ground) -> None:
-    listed = await ground.site("blog")
-    await ground.client.patch(
+async def test_the_next_object_of_that_name_is_not_touched(env: SharderEnvironment) -> None:
+    listed = await env.site("blog")
+    await env.client.patch(
         WEBSITES, "blog", MergePatch({"metadata": {"finalizers": None}}), namespace=NS, type=bytes
     )
-    await ground.client.delete(WEBSITES, "blog", namespace=NS)
-    next_one = await ground.site("blog", marked=False)
-    ended = await change(ground.client, Order(kind="x", ours=("a.b/c",)), WEBSITES, listed, timeout_s=10)
+    await env.client.delete(WEBSITES, "blog", namespace=NS)
+    next_one = await env.site("blog", marked=False)
+    ended = await change(env.client, Order(kind="x", ours=("a.b/c",)), WEBSITES, listed, timeout_s=10)
     assert ended is Ending.CLEAN
-    assert (await ground.meta("blog")).resource_version == next_one.resource_version
+    assert (await env.meta("blog")).resource_version == next_one.resource_version
 
 
-async def test_an_object_that_went_meanwhile_is_gone(ground: Ground) -> None:
-    listed = await ground.site("blog")
-    await ground.client.patch(
+async def test_an_object_that_went_meanwhile_is_gone(env: SharderEnvironment) -> None:
+    listed = await env.site("blog")
+    await env.client.patch(
         WEBSITES, "blog", MergePatch({"metadata": {"finalizers": None}}), namespace=NS, type=bytes
     )
-    await ground.client.delete(WEBSITES, "blog", namespace=NS)
-    ended = await change(ground.client, Order(kind="x"), WEBSITES, listed, timeout_s=10)
+    await env.client.delete(WEBSITES, "blog", namespace=NS)
+    ended = await change(env.client, Order(kind="x"), WEBSITES, listed, timeout_s=10)
     assert ended is Ending.GONE
 
 
-async def test_a_missing_right_ends_it_with_the_rule_that_grants_it(ground: Ground) -> None:
+async def test_a_missing_right_ends_it_with_the_rule_that_grants_it(env: SharderEnvironment) -> None:
     for number in range(30):
-        await ground.site(f"site-{number}")
+        await env.site(f"site-{number}")
     denied = 'websites.example.com is forbidden: User "ada" cannot patch resource "websites" in API group "example.com"'
-    await ground.plane.faults.add(
+    await env.plane.faults.add(
         Fault(what="error", verb="patch", resource="websites.example.com", code=403, message=denied)
     )
-    code, _, err = await ground.run("websites", "--yes")
+    code, _, err = await env.run("websites", "--yes")
     assert code == 1
     assert len(err.splitlines()) == 1
-    await ground.plane.faults.clear()
+    await env.plane.faults.clear()
 
 
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
-async def test_objects_of_a_real_kopf_operator_become_ours(ground: Ground, tmp_path: Path) -> None:
+async def test_objects_of_a_real_kopf_operator_become_ours(env: SharderEnvironment, tmp_path: Path) -> None:
     """kopf itself marks the objects; afterwards a kopf that is started again finds nothing of its own."""
     program = tmp_path / "operator_of_kopf.py"
     program.write_text(OPERATOR)
-    await ground.site("blog", marked=False)
-    await ground.site("stuck", html="stuck", marked=False)
+    await env.site("blog", marked=False)
+    await env.site("stuck", html="stuck", marked=False)
     log = (tmp_path / "kopf.log").open("wb")
     operator = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "kopf", "run", str(program), "-n", NS, "--standalone"),
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
         stdout=log,
         stderr=log,
     )
     try:
-        await ground.until("blog", lambda found: KOPFS in found.finalizers and LAST in found.annotations)
-        stuck = await ground.until("stuck", lambda found: "kopf.zalando.org/show" in found.annotations)
+        await env.until("blog", lambda found: KOPFS in found.finalizers and LAST in found.annotations)
+        stuck = await env.until("stuck", lambda found: "kopf.zalando.org/show" in found.annotations)
     finally:
         operator.send_signal(signal.SIGTERM)
         await asyncio.wait_for(operator.wait(), 30)
         log.close()
     assert KOPFS in stuck.finalizers
-    code, out, err = await ground.run("websites", "--yes", "--finalizer", "example.com/cdn")
+    code, out, err = await env.run("websites", "--yes", "--finalizer", "example.com/cdn")
     assert (code, err) == (0, ""), (tmp_path / "kopf.log").read_text()[-3000:]
     assert out == "websites.example.com: 2 changed\n"
     for name in ("blog", "stuck"):
-        found = await ground.meta(name)
+        found = await env.meta(name)
         assert found.finalizers == ["example.com/cdn"]
         assert found.annotations == {}

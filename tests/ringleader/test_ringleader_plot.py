@@ -35,7 +35,7 @@ from ringleader.inspect.plot.data import (
     timeline,
 )
 from ringleader.inspect.plot.figures import PALETTE, draw_ring, draw_timeline, drawing, save
-from tests.sharder.io.ground import KEYS, Ground
+from tests.sharder.io.environment import KEYS, SharderEnvironment
 from tests.warm_python import warm_python
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -366,8 +366,8 @@ def test_help_and_simulation_leave_matplotlib_alone() -> None:
 # ---- on a control plane -----------------------------------------------------------------------------------------
 
 
-async def start(ground: Ground, *words: str, stdin: int | None = None) -> asyncio.subprocess.Process:
-    kubeconfig = await ground.plane.kubeconfig_for("ada")
+async def start(env: SharderEnvironment, *words: str, stdin: int | None = None) -> asyncio.subprocess.Process:
+    kubeconfig = await env.plane.kubeconfig_for("ada")
     return await asyncio.create_subprocess_exec(
         *(warm_python(), "-m", "ringleader", *words),
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
@@ -377,60 +377,60 @@ async def start(ground: Ground, *words: str, stdin: int | None = None) -> asynci
     )
 
 
-async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
-    process = await start(ground, "plot", *words)
+async def ended(env: SharderEnvironment, *words: str) -> tuple[int, str, str]:
+    process = await start(env, "plot", *words)
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_a_timeline_is_drawn_from_what_status_prints(ground: Ground, tmp_path: Path) -> None:
-    await ground.ring()
-    a = await ground.shard("a", duration_s=15)
-    await ground.shard("b", duration_s=15)
-    await ground.sites(2, labels={KEYS.shard: a.name})
-    await ground.report(objects=2)
-    status = await start(ground, "status", "-w", "--interval", "0.2s", "-o", "json")
+async def test_a_timeline_is_drawn_from_what_status_prints(env: SharderEnvironment, tmp_path: Path) -> None:
+    await env.ring()
+    a = await env.shard("a", duration_s=15)
+    await env.shard("b", duration_s=15)
+    await env.sites(2, labels={KEYS.shard: a.name})
+    await env.report(objects=2)
+    status = await start(env, "status", "-w", "--interval", "0.2s", "-o", "json")
     assert status.stdout is not None
     lines = []
     for number in range(3):
         lines.append(await asyncio.wait_for(status.stdout.readline(), 30))
-        await ground.report(objects=3 + number)
+        await env.report(objects=3 + number)
     status.send_signal(signal.SIGINT)
     await status.communicate()
     path = tmp_path / "timeline.svg"
-    plot = await start(ground, "plot", "timeline", "--out", str(path), stdin=asyncio.subprocess.PIPE)
+    plot = await start(env, "plot", "timeline", "--out", str(path), stdin=asyncio.subprocess.PIPE)
     _, err = await plot.communicate(b"".join(lines))
     assert (plot.returncode, err) == (0, b"")
     assert {"a", "b", "Ring websites over time"} <= set(texts_of(path))
 
 
-async def test_the_ring_is_the_cluster_s(ground: Ground, tmp_path: Path) -> None:
-    await ground.ring()
-    await ground.shard("a")
+async def test_the_ring_is_the_cluster_s(env: SharderEnvironment, tmp_path: Path) -> None:
+    await env.ring()
+    await env.shard("a")
     path = tmp_path / "ring.svg"
-    code, _, err = await ended(ground, "ring", "--out", str(path))
+    code, _, err = await ended(env, "ring", "--out", str(path))
     assert code == 0, err
     assert {"a  100%", "Ring websites"} <= set(texts_of(path))
-    assert not [write for write in ground.plane.writes() if write.user == "ada"]
-    code, _, err = await ended(ground, "ring", "website")
+    assert not [write for write in env.plane.writes() if write.user == "ada"]
+    code, _, err = await ended(env, "ring", "website")
     assert (code, err.count("\n")) == (2, 1)
     assert "did you mean websites" in err
 
 
 async def test_where_main_resources_have_rings_of_their_own_one_is_drawn_and_told(
-    ground: Ground, tmp_path: Path
+    env: SharderEnvironment, tmp_path: Path
 ) -> None:
-    await ground.ring(
+    await env.ring(
         resources=[{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
     )
-    await ground.shard("site-0", works="websites.example.com")
-    await ground.shard("sum-0", works="secrets")
+    await env.shard("site-0", works="websites.example.com")
+    await env.shard("sum-0", works="secrets")
     path = tmp_path / "ring.svg"
     for words, drawn, of in (
         ([], "site-0  100%", "of websites.example.com"),
         (["--resource", "secrets"], "sum-0  100%", "of secrets"),
     ):
-        code, out, err = await ended(ground, "ring", *words, "--out", str(path))
+        code, out, err = await ended(env, "ring", *words, "--out", str(path))
         assert (code, out) == (0, f"{path}\n"), err
         found = texts_of(path)
         assert {drawn, of} <= set(found)
@@ -438,5 +438,5 @@ async def test_where_main_resources_have_rings_of_their_own_one_is_drawn_and_tol
         assert (
             "note: the ring of websites.example.com is shown; left out: secrets (other members" in err
         ) == (not words)
-    code, _, err = await ended(ground, "ring", "--members", "3", "--resource", "secrets")
+    code, _, err = await ended(env, "ring", "--members", "3", "--resource", "secrets")
     assert (code, "--resource: 'secrets' says nothing without a ring" in err) == (2, True)

@@ -21,12 +21,17 @@ from ringleader.__main__ import main
 from ringleader.cluster.ring import Ring, ring_of
 from ringleader.inspect.simulate.change import apply_change, in_order, last_names, next_names, parse_members
 from ringleader.inspect.simulate.command import duration, parse_rate, simulated, summary
-from ringleader.inspect.simulate.premises import Ground as Premise
-from ringleader.inspect.simulate.premises import Members, Premises, chosen_ring, measured_rate
+from ringleader.inspect.simulate.object_keys import invented_keys, keys_of_file, parse_objects
 from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tally, conclude
-from ringleader.inspect.simulate.stock import invented, listed, parse_objects
+from ringleader.inspect.simulate.simulation_input import (
+    InputFlags,
+    Members,
+    SimulationInput,
+    chosen_ring,
+    measured_rate,
+)
 from tests.ring.changes import changed, moved_keys
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, TREE, WEBSITES, Ground
+from tests.sharder.io.environment import CONFIGMAPS, KEYS, SECRETS, TREE, WEBSITES, SharderEnvironment
 from tests.warm_python import warm_python
 
 PODS = {"web-0": 1.0, "web-1": 1.0, "web-2": 1.0}
@@ -132,10 +137,10 @@ def test_numbers_in_names_are_counted() -> None:
 
 
 def test_flows_are_what_the_ring_itself_says() -> None:
-    keys = [key for batch in invented(5000) for key in batch.keys]
+    keys = [key for batch in invented_keys(5000) for key in batch.keys]
     old = HashRing(PODS)
     new = changed(old, {"web-3": 1, "web-0": 0})
-    found = outcome(PODS, "+1", "-web-0", batches=list(invented(5000)))
+    found = outcome(PODS, "+1", "-web-0", batches=list(invented_keys(5000)))
     expected = Counter(moved_keys(old, new, keys).values())
     assert {(flow.from_member, flow.to_member): flow.objects for flow in found.flows} == expected
     assert found.moved == expected.total()
@@ -163,7 +168,7 @@ def test_what_a_member_that_leaves_had_is_assigned_by_one_write_each() -> None:
 
 
 def test_a_cordoned_member_hands_over_what_it_has() -> None:
-    found = outcome(PODS, "web-1=0", batches=list(invented(300)))
+    found = outcome(PODS, "web-1=0", batches=list(invented_keys(300)))
     assert found.writes == 2 * found.moved > 0
     assert found.members_after == 2
 
@@ -238,7 +243,7 @@ def test_broken_lines_of_a_file_are_named_and_left_out(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_bytes(b"# keys\n\ng_n_a\nnonsense\ng_n_b,2\n=acme\n_shop_\n__\ng_n_c,x\n\xff_n_d\ng_n_e f\n")
     told: list[str] = []
-    (batch,) = listed(path, told=told.append)
+    (batch,) = keys_of_file(path, report=told.append)
     assert batch.keys == ["g_n_a", "g_n_b", "=acme", "_shop_"]
     assert batch.controlled == [0, 2, 0, 0]
     assert [line.split(":")[0] for line in told] == [f"keys, line {n}" for n in (4, 8, 9, 10, 11)]
@@ -249,7 +254,7 @@ def test_of_many_broken_lines_the_first_are_named_and_the_others_counted(tmp_pat
     path = tmp_path / "keys"
     path.write_text("g_n_a\n" + "broken\n" * 25)
     told: list[str] = []
-    assert [batch.keys for batch in listed(path, told=told.append)] == [["g_n_a"]]
+    assert [batch.keys for batch in keys_of_file(path, report=told.append)] == [["g_n_a"]]
     assert len(told) == 11
     assert told[-1].startswith("keys: 15 more lines")
 
@@ -258,7 +263,7 @@ def test_a_file_without_any_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_text("broken\n")
     with pytest.raises(InputError, match="holds no key"):
-        list(listed(path, told=lambda line: None))
+        list(keys_of_file(path, report=lambda line: None))
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "999999999999", "no-such-file", "/"])
@@ -295,7 +300,7 @@ def test_changes_may_begin_with_a_minus_and_be_given_several_times(
 
 def test_names_are_the_keys_that_move(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--members", "a,b", "--objects", "50", "--change", "+c", "-o", "name"]) == 0
-    keys = [key for batch in invented(50) for key in batch.keys]
+    keys = [key for batch in invented_keys(50) for key in batch.keys]
     moved = moved_keys(HashRing(["a", "b"]), HashRing(["a", "b", "c"]), keys)
     assert capsys.readouterr().out.split() == list(moved)
 
@@ -311,9 +316,9 @@ def test_virtual_nodes_and_eps_are_the_ring_s_unless_given(capsys: pytest.Captur
 
 
 def test_a_million_keys_take_no_more_than_three_seconds() -> None:
-    premises = Premises(members="100", objects="1000000")
+    flags = InputFlags(members="100", objects="1000000")
     began = time.process_time()
-    found = simulated(premises, change=["+1"])
+    found = simulated(flags, change=["+1"])
     assert time.process_time() - began <= 3.0
     assert found.objects == 1_000_000
     assert 0.009 < found.moved / found.objects < 0.012
@@ -323,7 +328,7 @@ def test_memory_does_not_follow_the_number_of_objects() -> None:
     def peak(objects: int) -> int:
         tracemalloc.start()
         try:
-            simulated(Premises(members="3", objects=str(objects)), change=["+1"])
+            simulated(InputFlags(members="3", objects=str(objects)), change=["+1"])
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -335,9 +340,9 @@ def test_memory_does_not_follow_the_number_of_objects() -> None:
 # ---- on a control plane -----------------------------------------------------------------------------------------
 
 
-async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
+async def ended(env: SharderEnvironment, *words: str) -> tuple[int, str, str]:
     """The command as a person starts it, under an account of its own."""
-    kubeconfig = await ground.plane.kubeconfig_for("ada")
+    kubeconfig = await env.plane.kubeconfig_for("ada")
     process = await asyncio.create_subprocess_exec(
         *(warm_python(), "-m", "ringleader", *words),
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
@@ -348,17 +353,17 @@ async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-def writers(ground: Ground) -> Counter[str]:
-    return Counter(write.user for write in ground.plane.writes())
+def writers(env: SharderEnvironment) -> Counter[str]:
+    return Counter(write.user for write in env.plane.writes())
 
 
-async def test_members_and_objects_are_the_cluster_s_and_nothing_is_written(ground: Ground) -> None:
-    await ground.ring(virtualNodes=50)
-    await ground.shard("a")
-    await ground.shard("b")
+async def test_members_and_objects_are_the_cluster_s_and_nothing_is_written(env: SharderEnvironment) -> None:
+    await env.ring(virtualNodes=50)
+    await env.shard("a")
+    await env.shard("b")
     for number in range(20):
-        await ground.page(await ground.site(f"site-{number}"))
-    code, out, err = await ended(ground, "simulate", "--change", "+c", "-o", "json")
+        await env.page(await env.site(f"site-{number}"))
+    code, out, err = await ended(env, "simulate", "--change", "+c", "-o", "json")
     assert code == 0, err
     found = json.loads(out)
     keys = [f"example.com_default_site-{number}" for number in range(20)]
@@ -368,52 +373,54 @@ async def test_members_and_objects_are_the_cluster_s_and_nothing_is_written(grou
     assert (found["moved"], found["movedControlled"]) == (2 * len(moved), len(moved))
     assert found["writes"] == 3 * len(moved) > 0
     assert found["rate"] is None
-    assert writers(ground)["ada"] == 0
-    assert writers(ground).total() > 40  # the write log has those of others
+    assert writers(env)["ada"] == 0
+    assert writers(env).total() > 40  # the write log has those of others
 
 
-async def test_objects_of_namespaces_that_the_ring_does_not_select_are_left_out(ground: Ground) -> None:
-    await ground.namespace("chosen", {"team": "web"})
-    await ground.ring(namespaceSelector={"matchLabels": {"team": "web"}})
-    await ground.shard("a")
-    await ground.site("in", namespace="chosen")
-    await ground.site("out")
-    await ground.site("not-yet-released", labels={KEYS.shard: "a-00000001"})
-    code, out, err = await ended(ground, "simulate", "--change", "+c", "-o", "json")
+async def test_objects_of_namespaces_that_the_ring_does_not_select_are_left_out(
+    env: SharderEnvironment,
+) -> None:
+    await env.namespace("chosen", {"team": "web"})
+    await env.ring(namespaceSelector={"matchLabels": {"team": "web"}})
+    await env.shard("a")
+    await env.site("in", namespace="chosen")
+    await env.site("out")
+    await env.site("not-yet-released", labels={KEYS.shard: "a-00000001"})
+    code, out, err = await ended(env, "simulate", "--change", "+c", "-o", "json")
     assert code == 0, err
     assert json.loads(out)["objects"] == 2
 
 
-async def test_members_may_be_given_and_objects_be_the_cluster_s(ground: Ground) -> None:
-    await ground.ring()
-    await ground.sites(5)
+async def test_members_may_be_given_and_objects_be_the_cluster_s(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.sites(5)
     code, out, err = await ended(
-        ground, "simulate", "websites", "--members", "2", "--change", "+1", "-o", "json"
+        env, "simulate", "websites", "--members", "2", "--change", "+1", "-o", "json"
     )
     assert code == 0, err
     assert json.loads(out)["objects"] == 5
-    code, _, err = await ended(ground, "simulate", "--change", "+1")
+    code, _, err = await ended(env, "simulate", "--change", "+1")
     assert (code, err.count("\n")) == (2, 1)
     assert "websites" in err
     assert "has no member with a place" in err
 
 
 @pytest.mark.parametrize("key", [{"key": "Owner"}, {"key": "Label", "keyLabel": "tenant"}])
-async def test_what_is_controlled_moves_with_its_root(ground: Ground, key: dict[str, object]) -> None:
-    await ground.ring(resources=[TREE], **key)
-    await ground.shard("a")
+async def test_what_is_controlled_moves_with_its_root(
+    env: SharderEnvironment, key: dict[str, object]
+) -> None:
+    await env.ring(resources=[TREE], **key)
+    await env.shard("a")
     for name in ("one", "two", "three"):
-        site = await ground.make(WEBSITES, name, labels={"tenant": "acme"})
-        page = await ground.make(CONFIGMAPS, name, above=(WEBSITES, site))
-        await ground.make(
-            SECRETS, name, above=(CONFIGMAPS, page) if key["key"] == "Owner" else (WEBSITES, site)
-        )
-    await ground.make(CONFIGMAPS, "foreign")
-    code, out, err = await ended(ground, "simulate", "--change", "+b", "--change", "-a", "-o", "json")
+        site = await env.make(WEBSITES, name, labels={"tenant": "acme"})
+        page = await env.make(CONFIGMAPS, name, above=(WEBSITES, site))
+        await env.make(SECRETS, name, above=(CONFIGMAPS, page) if key["key"] == "Owner" else (WEBSITES, site))
+    await env.make(CONFIGMAPS, "foreign")
+    code, out, err = await ended(env, "simulate", "--change", "+b", "--change", "-a", "-o", "json")
     assert code == 0, err
     found = json.loads(out)
     assert (found["moved"], found["movedControlled"]) == (9, 6)
-    code, out, _ = await ended(ground, "simulate", "--change", "+b", "--change", "-a", "-o", "name")
+    code, out, _ = await ended(env, "simulate", "--change", "+b", "--change", "-a", "-o", "name")
     acme = (
         {"=acme"} if key["key"] == "Label" else {f"example.com_default_{n}" for n in ("one", "two", "three")}
     )
@@ -434,16 +441,16 @@ def two_rings(*words: str, batches: list[Batch]) -> Simulation:
     known = {"web-0": "websites", "web-1": "websites", "web-2": "websites"}
     kinds = {name: frozenset({known.get(name, "databases")}) for each in TWO.values() for name in each}
     members = Members({**PODS, **TWO["databases"]}, list(TWO), kinds)
-    ground = Premise("both", members, 1000, 0.05, None, _unread)
+    env = SimulationInput("both", members, 1000, 0.05, None, _unread)
     change = apply_change(members.weights, words)
-    tally = Tally(ground.rings(change.before), ground.rings(change.after))
+    tally = Tally(env.rings(change.before), env.rings(change.after))
     for batch in batches:
         tally.add(batch)
     return conclude("both", change, tally, rate=None)
 
 
 def test_each_main_resource_moves_on_the_ring_of_those_that_work_it() -> None:
-    keys = [key for batch in invented(3000) for key in batch.keys]
+    keys = [key for batch in invented_keys(3000) for key in batch.keys]
     batches = [Batch(keys, main="websites"), Batch(keys[:600], main="databases")]
     found = two_rings("+both-0", batches=batches)
     expected: Counter[tuple[str, str]] = Counter()
@@ -474,23 +481,23 @@ MAINS = [
 ]
 
 
-async def two_controllers(ground: Ground) -> None:
+async def two_controllers(env: SharderEnvironment) -> None:
     """Two members work websites, one works secrets; ten objects of each."""
-    await ground.ring(resources=MAINS, virtualNodes=50)
+    await env.ring(resources=MAINS, virtualNodes=50)
     for member, works in (
         ("site-0", "websites.example.com"),
         ("site-1", "websites.example.com"),
         ("sum-0", "secrets"),
     ):
-        await ground.shard(member, works=works)
-    await ground.sites(10)
+        await env.shard(member, works=works)
+    await env.sites(10)
     for number in range(10):
-        await ground.make(SECRETS, f"secret-{number}")
+        await env.make(SECRETS, f"secret-{number}")
 
 
-async def test_a_ring_of_two_controllers_is_simulated(ground: Ground) -> None:
-    await two_controllers(ground)
-    code, out, err = await ended(ground, "simulate", "--change", "+both", "-o", "json")
+async def test_a_ring_of_two_controllers_is_simulated(env: SharderEnvironment) -> None:
+    await two_controllers(env)
+    code, out, err = await ended(env, "simulate", "--change", "+both", "-o", "json")
     assert code == 0, err
     found = json.loads(out)
     old = HashRing(["site-0", "site-1"], virtual_nodes=50)
@@ -504,40 +511,44 @@ async def test_a_ring_of_two_controllers_is_simulated(ground: Ground) -> None:
     assert found["leftOut"] == []
 
 
-async def test_one_main_resource_is_chosen_with_its_members_and_objects(ground: Ground) -> None:
-    await two_controllers(ground)
-    code, out, err = await ended(ground, "simulate", "--resource", "websites", "--change", "+1", "-o", "json")
+async def test_one_main_resource_is_chosen_with_its_members_and_objects(env: SharderEnvironment) -> None:
+    await two_controllers(env)
+    code, out, err = await ended(env, "simulate", "--resource", "websites", "--change", "+1", "-o", "json")
     assert code == 0, err
     found = json.loads(out)
     assert found["change"] == ["site-2 joins"]
     assert {each["member"] for each in found["members"]} == {"site-0", "site-1", "site-2"}
     assert (found["objects"], found["leftOut"]) == (10, ["secrets (not asked for)"])
-    code, _, err = await ended(ground, "simulate", "--resource", "pages", "--change", "+1")
+    code, _, err = await ended(env, "simulate", "--resource", "pages", "--change", "+1")
     assert code == 2
     assert "is not a main resource of ring websites; name one of websites.example.com, secrets" in err
 
 
-async def test_invented_objects_are_of_the_first_main_resource_and_that_is_told(ground: Ground) -> None:
-    await two_controllers(ground)
-    code, out, err = await ended(ground, "simulate", "--objects", "1000", "--change", "+1")
+async def test_invented_objects_are_of_the_first_main_resource_and_that_is_told(
+    env: SharderEnvironment,
+) -> None:
+    await two_controllers(env)
+    code, out, err = await ended(env, "simulate", "--objects", "1000", "--change", "+1")
     assert code == 0, err
     assert "resource websites.example.com\n" in out
     assert "left out secrets (other members work it: --resource chooses)\n" in out
     assert "members  2 before, 3 after" in out
 
 
-async def test_a_main_resource_that_nobody_works_is_left_out_and_one_is_not_emptied(ground: Ground) -> None:
-    await ground.ring(resources=MAINS)
-    await ground.shard("site-0", works="websites.example.com")
-    await ground.shard("site-1", works="websites.example.com")
-    await ground.sites(3)
-    code, out, err = await ended(ground, "simulate", "--change", "-site-1", "-o", "json")
+async def test_a_main_resource_that_nobody_works_is_left_out_and_one_is_not_emptied(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring(resources=MAINS)
+    await env.shard("site-0", works="websites.example.com")
+    await env.shard("site-1", works="websites.example.com")
+    await env.sites(3)
+    code, out, err = await ended(env, "simulate", "--change", "-site-1", "-o", "json")
     assert code == 0, err
     assert json.loads(out)["leftOut"] == ["secrets (no member works it)"]
-    code, _, err = await ended(ground, "simulate", "--resource", "secrets", "--change", "+1")
+    code, _, err = await ended(env, "simulate", "--resource", "secrets", "--change", "+1")
     assert code == 2
     assert "--resource: 'secrets' is worked by no member of ring websites" in err
-    await ground.shard("sum-0", works="secrets")
-    code, _, err = await ended(ground, "simulate", "--change", "-sum-0")
+    await env.shard("sum-0", works="secrets")
+    code, _, err = await ended(env, "simulate", "--change", "-sum-0")
     assert code == 2
     assert "leaves no member that works secrets" in err

@@ -28,7 +28,7 @@ from ringleader.inspect.status.layout import Screen, convergence, duration, shor
 from ringleader.inspect.status.ring_changes import RingChanges
 from ringleader.inspect.status.statuses import count_statuses, read_statuses
 from ringleader.inspect.status.watch import LatestStatus
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
+from tests.sharder.io.environment import KEYS, RING, WEBSITES, SharderEnvironment, wait_until
 from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -143,56 +143,58 @@ async def other(name: str) -> str:
     return "b-00000001" if placed(name) == "a-00000001" else "a-00000001"
 
 
-async def two_members(ground: Ground, **ring: object) -> None:
-    await ground.ring(**ring)
-    await ground.shard("a", duration_s=15)
-    await ground.shard("b", duration_s=15)
+async def two_members(env: SharderEnvironment, **ring: object) -> None:
+    await env.ring(**ring)
+    await env.shard("a", duration_s=15)
+    await env.shard("b", duration_s=15)
 
 
-async def test_what_is_to_do_is_the_unowned_and_the_misplaced_and_nothing_else(ground: Ground) -> None:
+async def test_what_is_to_do_is_the_unowned_and_the_misplaced_and_nothing_else(
+    env: SharderEnvironment,
+) -> None:
     await two_members(
-        ground, namespaceSelector={"matchExpressions": [{"key": "off", "operator": "DoesNotExist"}]}
+        env, namespaceSelector={"matchExpressions": [{"key": "off", "operator": "DoesNotExist"}]}
     )
-    await ground.namespace("elsewhere", {"off": "true"})
-    await ground.site("one", labels={KEYS.shard: placed("one")})
-    await ground.site("two", labels={KEYS.shard: await other("two"), KEYS.drain: placed("two")})
-    await ground.site("three", labels={KEYS.shard: "dead-00000001"})
-    await ground.site("four")
-    await ground.site("not-selected", namespace="elsewhere")
-    (found,) = await look(ground.client)
+    await env.namespace("elsewhere", {"off": "true"})
+    await env.site("one", labels={KEYS.shard: placed("one")})
+    await env.site("two", labels={KEYS.shard: await other("two"), KEYS.drain: placed("two")})
+    await env.site("three", labels={KEYS.shard: "dead-00000001"})
+    await env.site("four")
+    await env.site("not-selected", namespace="elsewhere")
+    (found,) = await look(env.client)
     assert (found.objects, found.unowned, found.misplaced, found.in_flight, found.to_do) == (4, 2, 1, 1, 3)
 
 
-async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(ground: Ground) -> None:
+async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(env: SharderEnvironment) -> None:
     """The states beside the Leases are then as old as the last sharder."""
-    await two_members(ground)
-    (found,) = await look(ground.client)
+    await two_members(env)
+    (found,) = await look(env.client)
     told = status_lines([found], Screen(), is_wide=False, now=NOW)
     assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in told
-    await ground.leases.create(lease_of_a_sharder("2026-01-01T00:00:00.000000Z"))
-    (found,) = await look(ground.client)
+    await env.leases.create(lease_of_a_sharder("2026-01-01T00:00:00.000000Z"))
+    (found,) = await look(env.client)
     assert found.warning == "no sharder leads: sharder-1 does not renew Lease default/ringleader-sharder"
-    lease = await ground.leases.get("ringleader-sharder")
+    lease = await env.leases.get("ringleader-sharder")
     lease.spec.renew_time = micro_time(SystemClock().wall())
-    await ground.leases.swap(lease)
-    (found,) = await look(ground.client)
+    await env.leases.swap(lease)
+    (found,) = await look(env.client)
     assert found.warning == ""
 
 
 async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder_last_wrote(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
     """A sharder that died cannot say so any more."""
-    await two_members(ground)
+    await two_members(env)
     name = next(name for name in map("site-{}".format, range(99)) if placed(name) == "a-00000001")
-    await ground.site(name, labels={KEYS.shard: placed(name)})
-    (found,) = await look(ground.client)
+    await env.site(name, labels={KEYS.shard: placed(name)})
+    (found,) = await look(env.client)
     assert [each.silent for each in found.members] == [False, False]
-    await ground.shards[0].fall_silent()
-    lease = await ground.shards[0].lease()
+    await env.shards[0].fall_silent()
+    lease = await env.shards[0].lease()
     lease.spec.renew_time = "2026-01-01T00:00:00.000000Z"
-    await ground.leases.swap(lease)
-    (found,) = await look(ground.client)
+    await env.leases.swap(lease)
+    (found,) = await look(env.client)
     assert [each.silent for each in found.members] == [True, False]
 
 
@@ -205,83 +207,83 @@ def lease_of_a_sharder(renewed: str) -> Lease:
     return Lease(Meta(name="ringleader-sharder"), LeaseSpec("sharder-1", 15, renewed, renewed, 0))
 
 
-async def test_what_is_listed_has_the_pace_of_the_sharder(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.sites(4)
-    (found,) = await look(ground.client)
+async def test_what_is_listed_has_the_pace_of_the_sharder(env: SharderEnvironment) -> None:
+    await two_members(env)
+    await env.sites(4)
+    (found,) = await look(env.client)
     assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, None, None)
     assert convergence(found, now=NOW) == "to do: 4 objects (4 unowned, 0 misplaced)"
-    await ground.report(progress={"objectsPerSecond": 1.5, "secondsLeft": 3})
-    (found,) = await look(ground.client)
+    await env.report(progress={"objectsPerSecond": 1.5, "secondsLeft": 3})
+    (found,) = await look(env.client)
     assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, 1.5, 3)
 
 
-async def test_a_list_takes_objects_of_unselected_namespaces_only_with_an_owner(ground: Ground) -> None:
-    await two_members(ground, namespaceSelector={"matchLabels": {"tier": "web"}})
-    await ground.namespace("shop", {"tier": "web"})
-    await ground.namespace("attic", {"tier": "old"})
-    await ground.site("one", namespace="shop")
-    await ground.site("two", namespace="attic")
-    await ground.site("three", namespace="attic", labels={KEYS.shard: "a-00000001"})
-    (found,) = await look(ground.client)
+async def test_a_list_takes_objects_of_unselected_namespaces_only_with_an_owner(
+    env: SharderEnvironment,
+) -> None:
+    await two_members(env, namespaceSelector={"matchLabels": {"tier": "web"}})
+    await env.namespace("shop", {"tier": "web"})
+    await env.namespace("attic", {"tier": "old"})
+    await env.site("one", namespace="shop")
+    await env.site("two", namespace="attic")
+    await env.site("three", namespace="attic", labels={KEYS.shard: "a-00000001"})
+    (found,) = await look(env.client)
     assert (found.objects, found.unowned) == (2, 1)
 
 
-async def test_a_ring_that_is_being_deleted_has_what_still_has_an_owner_to_do(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.sites(2, labels={KEYS.shard: "a-00000001"})
-    await ground.sites(4, first=2)
-    await ground.patch(
-        CONTROLLER_RINGS, RING, {"metadata": {"finalizers": ["example.com/held"]}}, namespace=""
-    )
-    await ground.client.delete(CONTROLLER_RINGS, RING)
-    (found,) = await look(ground.client)
+async def test_a_ring_that_is_being_deleted_has_what_still_has_an_owner_to_do(
+    env: SharderEnvironment,
+) -> None:
+    await two_members(env)
+    await env.sites(2, labels={KEYS.shard: "a-00000001"})
+    await env.sites(4, first=2)
+    await env.patch(CONTROLLER_RINGS, RING, {"metadata": {"finalizers": ["example.com/held"]}}, namespace="")
+    await env.client.delete(CONTROLLER_RINGS, RING)
+    (found,) = await look(env.client)
     assert (found.releasing, found.to_release, found.to_do) == (True, 2, 2)
     assert convergence(found, now=NOW).startswith("being given up: 2 of 6 objects still have an owner")
 
 
-async def test_status_reads_rings_and_leases_and_no_object(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.report(objects=7, unassigned=2, misplaced=1)
-    await ground.plane.faults.add(
-        Fault(what="error", code=403, verb="list", resource=WEBSITES.group_resource)
-    )
-    (found,) = await read_statuses(ClusterReader(ground.client, timeout_s=10), RING)
+async def test_status_reads_rings_and_leases_and_no_object(env: SharderEnvironment) -> None:
+    await two_members(env)
+    await env.report(objects=7, unassigned=2, misplaced=1)
+    await env.plane.faults.add(Fault(what="error", code=403, verb="list", resource=WEBSITES.group_resource))
+    (found,) = await read_statuses(ClusterReader(env.client, timeout_s=10), RING)
     assert (found.objects, found.unowned, found.misplaced, found.to_do) == (7, 2, 1, 3)
     with pytest.raises(Forbidden):
-        await look(ground.client)
+        await look(env.client)
 
 
 # -- again and again
 
 
-async def test_a_change_of_the_ring_ends_the_wait_also_after_a_cut(ground: Ground) -> None:
-    await ground.ring()
+async def test_a_change_of_the_ring_ends_the_wait_also_after_a_cut(env: SharderEnvironment) -> None:
+    await env.ring()
     cut = Fault(what="cut", verb="watch", resource=CONTROLLER_RINGS.group_resource)
-    async with RingChanges(ground.client, RING, clock=SystemClock()) as changes:
+    async with RingChanges(env.client, RING, clock=SystemClock()) as changes:
         await wait_until(lambda: is_watching(changes))
         for number in range(2):
             changes.clear()
             waiting = asyncio.create_task(changes.wait(at_most_s=60))
-            await ground.report(objects=number)
+            await env.report(objects=number)
             await asyncio.wait_for(waiting, 5)
-            await ground.plane.faults.add(cut)
-            await ground.plane.faults.clear()
-            await wait_until(lambda: hears(ground, changes))
+            await env.plane.faults.add(cut)
+            await env.plane.faults.clear()
+            await wait_until(lambda: hears(env, changes))
 
 
-async def hears(ground: Ground, changes: RingChanges) -> bool:
+async def hears(env: SharderEnvironment, changes: RingChanges) -> bool:
     """Whether a change comes through the watch."""
-    await ground.report(objects=random.randrange(1000))
+    await env.report(objects=random.randrange(1000))
     return changes.is_watching
 
 
-async def test_changes_of_other_rings_are_none_of_a_named_one(ground: Ground) -> None:
-    await ground.ring()
-    async with RingChanges(ground.client, "another", clock=SystemClock()) as changes:
+async def test_changes_of_other_rings_are_none_of_a_named_one(env: SharderEnvironment) -> None:
+    await env.ring()
+    async with RingChanges(env.client, "another", clock=SystemClock()) as changes:
         await wait_until(lambda: is_watching(changes))
         changes.clear()
-        await ground.report(objects=1)
+        await env.report(objects=1)
         waiting = asyncio.create_task(changes.wait(at_most_s=60))
         done, _ = await asyncio.wait([waiting], timeout=0.5)
         waiting.cancel()
@@ -292,14 +294,14 @@ async def is_watching(changes: RingChanges) -> bool:
     return changes.is_watching
 
 
-async def test_a_watch_that_is_refused_leaves_the_rings_to_be_read(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.report(objects=1)
+async def test_a_watch_that_is_refused_leaves_the_rings_to_be_read(env: SharderEnvironment) -> None:
+    await two_members(env)
+    await env.report(objects=1)
     resource = CONTROLLER_RINGS.group_resource
-    await ground.plane.faults.add(Fault(what="error", code=403, verb="watch", resource=resource))
-    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
+    await env.plane.faults.add(Fault(what="error", code=403, verb="watch", resource=resource))
+    async with Terminal(str(env.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
         await wait_until(lambda: "objects 1" in terminal.text, within_s=30)
-        await ground.report(objects=2)
+        await env.report(objects=2)
         await wait_until(lambda: "objects 2" in terminal.text, within_s=10)
 
 
@@ -329,9 +331,9 @@ def age_shown(latest: LatestStatus) -> str:
     ],
 )
 async def test_flags_that_contradict_each_other_are_refused(
-    ground: Ground, words: tuple[str, ...], message: str
+    env: SharderEnvironment, words: tuple[str, ...], message: str
 ) -> None:
-    async with Terminal(str(ground.plane.kubeconfig), *words, columns=200) as terminal:
+    async with Terminal(str(env.plane.kubeconfig), *words, columns=200) as terminal:
         assert await asyncio.wait_for(terminal.process.wait(), 30) == 2
         await wait_until(lambda: message in terminal.text)
 
@@ -380,35 +382,37 @@ class Terminal:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text).replace("\r", "\n").split("\n")
 
 
-async def test_a_terminal_of_forty_columns_is_redrawn_without_colours(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.report(objects=1)
-    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
+async def test_a_terminal_of_forty_columns_is_redrawn_without_colours(env: SharderEnvironment) -> None:
+    await two_members(env)
+    await env.report(objects=1)
+    async with Terminal(str(env.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
         await wait_until(lambda: terminal.text.count("RING websites") >= 2, within_s=30)
         assert "\x1b[1A" in terminal.text or "\x1b[H" in terminal.text
         assert not re.search(r"\x1b\[[0-9;]*m", terminal.text.replace("\x1b[0m", ""))
         assert max(map(len, terminal.lines)) <= 40
-        await ground.report(objects=2)
+        await env.report(objects=2)
         await wait_until(lambda: "objects 2" in terminal.text, within_s=10)
         terminal.process.send_signal(2)
         assert await asyncio.wait_for(terminal.process.wait(), 10) == 0
 
 
-async def test_a_terminal_that_cannot_move_its_cursor_gets_blocks_of_lines(ground: Ground) -> None:
-    await two_members(ground)
+async def test_a_terminal_that_cannot_move_its_cursor_gets_blocks_of_lines(env: SharderEnvironment) -> None:
+    await two_members(env)
     words = ("-w", "--interval", "1s")
-    async with Terminal(str(ground.plane.kubeconfig), *words, columns=40, term="dumb") as terminal:
+    async with Terminal(str(env.plane.kubeconfig), *words, columns=40, term="dumb") as terminal:
         await wait_until(lambda: terminal.text.count("RING websites") >= 2, within_s=30)
         assert "\x1b" not in terminal.text
         assert re.search(r"-- \d\d:\d\d:\d\d", terminal.text)
 
 
-async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_from(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.report(objects=1)
-    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=120) as terminal:
+async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_from(
+    env: SharderEnvironment,
+) -> None:
+    await two_members(env)
+    await env.report(objects=1)
+    async with Terminal(str(env.plane.kubeconfig), "-w", "--interval", "1s", columns=120) as terminal:
         await wait_until(lambda: "converged" in terminal.text, within_s=30)
-        away = asyncio.create_task(ground.plane.restart(away_s=5))
+        away = asyncio.create_task(env.plane.restart(away_s=5))
         await wait_until(lambda: "no answer, this status is" in terminal.text, within_s=20)
         outage = terminal.text.rpartition("no answer")[2]
         assert "connection refused" in outage or "no answer" in outage
@@ -419,18 +423,18 @@ async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_
         ages = set(re.findall(r"this status is (\d+)s old", terminal.text))
         await away
         before = len(terminal.text)
-        await ground.report(objects=2)
+        await env.report(objects=2)
         await wait_until(lambda: re.search(r"websites +2 ", terminal.text[before:]), within_s=20)
         assert "no answer" not in terminal.text[before:].rpartition("websites   2")[2]
         assert ages
 
 
-async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(ground: Ground) -> None:
-    await two_members(ground)
+async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(env: SharderEnvironment) -> None:
+    await two_members(env)
     process = await asyncio.create_subprocess_exec(
         *(warm_python(), "-m", "ringleader", "status", "-w", "--interval", "0.2s", "-o", "json"),
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
     )
     assert process.stdout is not None
     lines = [json.loads(await asyncio.wait_for(process.stdout.readline(), 30)) for _ in range(2)]
@@ -440,12 +444,12 @@ async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(ground: G
     assert lines[0]["problem"] == ""
 
 
-async def test_top_without_an_active_replica_says_why(ground: Ground) -> None:
-    await ground.ring()
+async def test_top_without_an_active_replica_says_why(env: SharderEnvironment) -> None:
+    await env.ring()
     process = await asyncio.create_subprocess_exec(
         *(warm_python(), "-m", "ringleader", "top", RING),
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
     )
     out, _ = await asyncio.wait_for(process.communicate(), 30)
     assert out.decode().splitlines() == [

@@ -9,20 +9,18 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from shard_controller.process.settings import is_ring_ending, read_ring
-from tests.sharder.io.ground import RING, Ground
+from tests.sharder.io.environment import RING, SharderEnvironment
 
 
-async def test_a_ring_ends_when_it_is_being_deleted_or_gone(ground: Ground) -> None:
-    await ground.ring()
-    assert not await is_ring_ending(ground.client, RING)
+async def test_a_ring_ends_when_it_is_being_deleted_or_gone(env: SharderEnvironment) -> None:
+    await env.ring()
+    assert not await is_ring_ending(env.client, RING)
     keep = MergePatch({"metadata": {"finalizers": ["ringleader.dev/ring"]}})
-    await ground.client.patch(CONTROLLER_RINGS, RING, keep, type=bytes)
-    await ground.client.delete(CONTROLLER_RINGS, RING)
-    assert await is_ring_ending(ground.client, RING)
-    await ground.client.patch(
-        CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": []}}), type=bytes
-    )
-    assert await is_ring_ending(ground.client, RING)
+    await env.client.patch(CONTROLLER_RINGS, RING, keep, type=bytes)
+    await env.client.delete(CONTROLLER_RINGS, RING)
+    assert await is_ring_ending(env.client, RING)
+    await env.client.patch(CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": []}}), type=bytes)
+    assert await is_ring_ending(env.client, RING)
 
 
 class Measured(Client):
@@ -39,9 +37,9 @@ class Measured(Client):
         return await super().get(*args, **options)
 
 
-async def test_asking_costs_no_row_of_a_thousand_members(ground: Ground) -> None:
-    async with Measured(load_cluster(kubeconfig=str(ground.plane.kubeconfig))) as client:
-        await ground.ring()
+async def test_asking_costs_no_row_of_a_thousand_members(env: SharderEnvironment) -> None:
+    async with Measured(load_cluster(kubeconfig=str(env.plane.kubeconfig))) as client:
+        await env.ring()
         row = {"place": "filled", "shard": "x" * 60, "state": "ready", "weight": 1.0, "inFlight": 0}
         status = {"status": {"members": [{"name": f"member-{number}", **row} for number in range(1000)]}}
         await client.patch(CONTROLLER_RINGS, RING, MergePatch(status), subresource="status", type=bytes)

@@ -14,7 +14,7 @@ from ringleader.options import (
 )
 
 if TYPE_CHECKING:
-    from ringleader.inspect.simulate.premises import Premises
+    from ringleader.inspect.simulate.simulation_input import InputFlags
 
 Ring = Annotated[
     str | None,
@@ -101,21 +101,21 @@ def simulate(
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
-    return run_simulate(premises, change=change or [], rate=rate, form=output)
+    flags = _flags((ring, resource), members, objects, virtual_nodes, eps, where)
+    return run_simulate(flags, change=change or [], rate=rate, form=output)
 
 
-def _premises(  # noqa: PLR0917 - the flags in their order
+def _flags(  # noqa: PLR0917 - the flags in their order
     named: tuple[str | None, str | None],
     members: str | None,
     objects: str | None,
     virtual_nodes: int | None,
     eps: float | None,
     where: ConnectionOptions,
-) -> Premises:
-    from ringleader.inspect.simulate.premises import Premises
+) -> InputFlags:
+    from ringleader.inspect.simulate.simulation_input import InputFlags
 
-    return Premises(
+    return InputFlags(
         ring=named[0],
         resource=named[1],
         members=members,
@@ -166,7 +166,7 @@ def plot_ring(
     """Each member's share of the hash space, beside its even share and its bound."""
     from ringleader.inspect.plot.command import plot_ring as draw
 
-    return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), out=out)
+    return draw(_flags((ring, resource), members, None, virtual_nodes, eps, where), out=out)
 
 
 @plot.command("timeline")

@@ -15,8 +15,8 @@ from kubeio.errors import InputError
 from ring import HashRing
 from ringleader.inspect.plot.data import label, read_moments, share_rows, timeline
 from ringleader.inspect.plot.figures import FORMATS, draw_ring, draw_timeline, drawing, save
-from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
-from ringleader.inspect.simulate.stock import tell_on_stderr
+from ringleader.inspect.simulate.object_keys import tell_on_stderr
+from ringleader.inspect.simulate.simulation_input import InputFlags, SimulationInput, with_input
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 
 
-def plot_ring(premises: Premises, *, out: str | None) -> int:
+def plot_ring(flags: InputFlags, *, out: str | None) -> int:
     """Shares beside their bounds. Raises: InputError, FailedAt, NoMatplotlib."""
 
-    async def read(ground: Ground) -> tuple[Ground, HashRing]:
-        return ground, next(iter(ground.rings(ground.members.weights).values()))
+    async def read(start: SimulationInput) -> tuple[SimulationInput, HashRing]:
+        return start, next(iter(start.rings(start.members.weights).values()))
 
     def draw() -> Figure:
-        ground, ring = on_ground(premises, read, needs_objects=False, is_single=True)
-        return draw_ring(share_rows(ring), title=_title(ground, ring))
+        start, ring = with_input(flags, read, needs_objects=False, is_single=True)
+        return draw_ring(share_rows(ring), title=_title(start, ring))
 
-    return _write(draw, out, default=_named("ring", premises.ring))
+    return _write(draw, out, default=_named("ring", flags.ring))
 
 
-def _title(ground: Ground, ring: HashRing) -> str:
+def _title(start: SimulationInput, ring: HashRing) -> str:
     """Ring, members and bound. Where the ring has other main resources, a note on stderr names them."""
-    if ground.resource:
-        left_out = ", ".join(ground.left_out)
-        sys.stderr.write(f"note: the ring of {ground.resource} is shown; left out: {left_out}\n")
-    name = f"Ring {label(ground.name)}" if ground.name else "Ring"
-    of = f"\nof {label(ground.resource)}" if ground.resource else ""
+    if start.resource:
+        left_out = ", ".join(start.left_out)
+        sys.stderr.write(f"note: the ring of {start.resource} is shown; left out: {left_out}\n")
+    name = f"Ring {label(start.name)}" if start.name else "Ring"
+    of = f"\nof {label(start.resource)}" if start.resource else ""
     members = f"{len(ring):,} members" if len(ring) > 1 else "1 member"
     return f"{name}{of}\n{members}, no share above {1 + float(ring.eps):g} times its even share"
 

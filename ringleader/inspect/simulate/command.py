@@ -1,6 +1,6 @@
 """`ringleader simulate --change ...`: what would move if members came, went or changed their weight. Writes nothing.
 
-Owns how the outcome is printed; what moves is `simulation`'s, where members and objects are from is `premises`'.
+Owns how the outcome is printed; what moves is `simulation`'s, where they come from is `simulation_input`'s.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from contextlib import aclosing
 from kubeio.errors import InputError
 from ring import HashRing
 from ringleader.inspect.simulate.change import MembershipChange, apply_change
-from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
 from ringleader.inspect.simulate.simulation import MOST_FLOWS, Part, Rate, Simulation, Tally, conclude
+from ringleader.inspect.simulate.simulation_input import InputFlags, SimulationInput, with_input
 from ringleader.output import Form, Table, print_document, print_line, print_table
 
 _MOST_CHANGES_TOLD = 6
 
 
-def run_simulate(premises: Premises, *, change: Sequence[str], rate: str | None, form: Form | None) -> int:
+def run_simulate(flags: InputFlags, *, change: Sequence[str], rate: str | None, form: Form | None) -> int:
     """The command. Raises: InputError, FailedAt."""
     if form is Form.NAME:
-        simulated(premises, change=change, rate=rate, moving=_print_all)
+        simulated(flags, change=change, rate=rate, moving=_print_all)
         return 0
-    found = simulated(premises, change=change, rate=rate)
+    found = simulated(flags, change=change, rate=rate)
     if form in (Form.JSON, Form.YAML):
         print_document(found, form=form)
     else:
@@ -32,7 +32,7 @@ def run_simulate(premises: Premises, *, change: Sequence[str], rate: str | None,
 
 
 def simulated(
-    premises: Premises,
+    flags: InputFlags,
     *,
     change: Sequence[str],
     rate: str | None = None,
@@ -43,21 +43,21 @@ def simulated(
         raise InputError("--change", "", "is missing", "say what changes: --change +2, --change -web-0")
     given = parse_rate(rate) if rate is not None else None
 
-    async def work(ground: Ground) -> Simulation:
-        changed = apply_change(ground.members.weights, change)
-        tally = Tally(ground.rings(changed.before), _rings_after(ground, changed))
-        async with aclosing(ground.stock()) as batches:
+    async def work(start: SimulationInput) -> Simulation:
+        changed = apply_change(start.members.weights, change)
+        tally = Tally(start.rings(changed.before), _rings_after(start, changed))
+        async with aclosing(start.keys()) as batches:
             async for batch in batches:
                 moving(tally.add(batch))
-        rate = given or ground.measured
-        return conclude(ground.name, changed, tally, rate=rate, left_out=ground.left_out)
+        rate = given or start.measured
+        return conclude(start.name, changed, tally, rate=rate, left_out=start.left_out)
 
-    return on_ground(premises, work, needs_objects=True)
+    return with_input(flags, work, needs_objects=True)
 
 
-def _rings_after(ground: Ground, changed: MembershipChange) -> dict[str, HashRing]:
+def _rings_after(start: SimulationInput, changed: MembershipChange) -> dict[str, HashRing]:
     """The rings after a change. Raises: InputError if nobody works one of the main resources then."""
-    rings = ground.rings(changed.after)
+    rings = start.rings(changed.after)
     for main, ring in rings.items():
         if not len(ring):
             remedy = "leave at least one; --resource simulates another main resource"

@@ -1,4 +1,4 @@
-"""A ward of its own for every test: each breaks it in another way."""
+"""An environment of its own for every test: each breaks it in another way."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from devcluster.embedded import EmbeddedPlane
-from tests.ringleader.check.ward import Ward, open_ward
+from tests.ringleader.check.environment import CheckEnvironment, open_environment
 
 
 @pytest_asyncio.fixture
-async def ward(new_plane: EmbeddedPlane) -> AsyncIterator[Ward]:
-    async with open_ward(new_plane) as ward:
-        yield ward
+async def env(new_plane: EmbeddedPlane) -> AsyncIterator[CheckEnvironment]:
+    async with open_environment(new_plane) as env:
+        yield env

@@ -10,17 +10,17 @@ from ringleader.check import sizes
 from ringleader.check.findings import Level
 from ringleader.check.installation import flow_schema_of, is_for_leases
 from ringleader.cluster import thresholds
-from tests.ringleader.check.ward import ONE, SITES, TWO, Ward, found, is_well, only
+from tests.ringleader.check.environment import ONE, SITES, TWO, CheckEnvironment, found, is_well, only
 
 CRD = "controllerrings.ringleader.dev"
 
 
-async def test_an_old_definition_is_told_with_the_fields_that_it_lacks(ward: Ward) -> None:
-    there = await ward.client.get(CRDS, CRD, type=dict)
+async def test_an_old_definition_is_told_with_the_fields_that_it_lacks(env: CheckEnvironment) -> None:
+    there = await env.client.get(CRDS, CRD, type=dict)
     spec = there["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del spec["drainPolicy"], spec["resources"]["items"]["properties"]["controlledResources"]
-    await ward.client.replace(CRDS, CRD, there, type=bytes)
-    report = await ward.diagnose()
+    await env.client.replace(CRDS, CRD, there, type=bytes)
+    report = await env.diagnose()
     (first,) = found(report, "crd")
     assert first.level is Level.ERROR
     assert first.summary.startswith(f"crd/{CRD} is older than this version: it lacks spec.drainPolicy, ")
@@ -28,43 +28,45 @@ async def test_an_old_definition_is_told_with_the_fields_that_it_lacks(ward: War
     assert "ringleader crds | kubectl apply --server-side -f -" in first.remedy
 
 
-async def test_a_missing_definition_is_told_and_nothing_else_crashes(ward: Ward) -> None:
-    await ward.client.delete(CRDS, CRD)
-    report = await ward.diagnose()
+async def test_a_missing_definition_is_told_and_nothing_else_crashes(env: CheckEnvironment) -> None:
+    await env.client.delete(CRDS, CRD)
+    report = await env.diagnose()
     assert only(report, "crd").summary.startswith(f"crd/{CRD} is not installed")
 
 
-async def test_a_definition_with_more_than_this_version_knows_is_fine(ward: Ward) -> None:
+async def test_a_definition_with_more_than_this_version_knows_is_fine(env: CheckEnvironment) -> None:
     newer = yaml.safe_load(ring_crd().read_text())
     newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["more"] = {
         "type": "string"
     }
-    there = await ward.client.get(CRDS, CRD, type=dict)
+    there = await env.client.get(CRDS, CRD, type=dict)
     newer["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
-    await ward.client.replace(CRDS, CRD, newer, type=bytes)
-    assert is_well(await ward.diagnose())
+    await env.client.replace(CRDS, CRD, newer, type=bytes)
+    assert is_well(await env.diagnose())
 
 
-async def test_a_ring_to_be_assigned_at_admission_without_a_configuration_is_told(ward: Ward) -> None:
-    await ward.edit_ring(assignAtAdmission=True)
-    await ward.tell_status(Ready=("True", "Working", ""))
-    first = only(await ward.diagnose(), "webhook")
+async def test_a_ring_to_be_assigned_at_admission_without_a_configuration_is_told(
+    env: CheckEnvironment,
+) -> None:
+    await env.edit_ring(assignAtAdmission=True)
+    await env.tell_status(Ready=("True", "Working", ""))
+    first = only(await env.diagnose(), "webhook")
     assert first.level is Level.WARNING
     assert first.summary.startswith("mutatingwebhookconfiguration/ringleader-websites does not exist")
 
 
-async def test_accounts_that_nobody_named_are_not_checked(ward: Ward) -> None:
-    report = await ward.diagnose(accounts={})
+async def test_accounts_that_nobody_named_are_not_checked(env: CheckEnvironment) -> None:
+    report = await env.diagnose(accounts={})
     assert report.level is Level.UNCHECKED
     unchecked = [each for each in report.findings if each.level is Level.UNCHECKED]
     assert {each.check for each in unchecked} == {"rights", "flowschema"}
     assert unchecked[0].remedy == "name it: --shard-account NAMESPACE/NAME"
 
 
-async def test_sizes_that_will_hurt_are_told_with_the_shard(ward: Ward, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+async def test_sizes_that_will_hurt_are_told_with_the_shard(env: CheckEnvironment, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """With limits that fit a small plane."""
     monkeypatch.setattr(sizes, "OBJECTS_PER_SHARD", 4)
-    report = await ward.diagnose()
+    report = await env.diagnose()
     told = found(report, "sizes")
     assert [each.level for each in told] == [Level.WARNING, Level.WARNING]
     assert told[0].summary.startswith(f"shard {TWO} of ring websites has 6 websites.example.com, about 0 MiB")
@@ -72,9 +74,9 @@ async def test_sizes_that_will_hurt_are_told_with_the_shard(ward: Ward, monkeypa
     assert ONE not in told[0].summary
 
 
-async def test_a_death_that_overruns_the_event_history_is_told(ward: Ward, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+async def test_a_death_that_overruns_the_event_history_is_told(env: CheckEnvironment, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(sizes, "HISTORY", 10)
-    report = await ward.diagnose()
+    report = await env.diagnose()
     told = found(report, "sizes")
     assert {each.object for each in told} == {"controllerring/websites"}
     assert f"relabels about {SITES // 2} websites.example.com" in told[0].summary

@@ -13,19 +13,19 @@ from kubeio.models import HasMeta
 from kubeio.resource import EVENTS, ApiResource
 from kubeio.rest.events import EventRecorder, Regarding
 from ringleader.check.findings import Level
-from tests.ringleader.check.ward import (
+from tests.ringleader.check.environment import (
     CONFIGMAPS,
     KEYS,
     ONE,
     SITES,
     TWO,
     WEBSITES,
-    Ward,
+    CheckEnvironment,
     found,
     is_well,
     only,
 )
-from tests.sharder.io.ground import wait_until
+from tests.sharder.io.environment import wait_until
 
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 TWO_MAINS = [
@@ -39,14 +39,14 @@ TWO_MAINS = [
 NOTE = "sites/site-003: Object missing required field `html` - at `$.spec`"
 
 
-async def test_a_kind_that_no_member_works_is_told_with_what_members_work(ward: Ward) -> None:
-    await ward.watch(ONE, "configmaps,websites.example.com")
-    await ward.watch(TWO, "configmaps,websites.example.com")
-    await ward.edit_ring(resources=TWO_MAINS)
-    await ward.tell_status(Ready=("False", "KindUnworked", "no member works secrets: such objects wait"))
+async def test_a_kind_that_no_member_works_is_told_with_what_members_work(env: CheckEnvironment) -> None:
+    await env.watch(ONE, "configmaps,websites.example.com")
+    await env.watch(TWO, "configmaps,websites.example.com")
+    await env.edit_ring(resources=TWO_MAINS)
+    await env.tell_status(Ready=("False", "KindUnworked", "no member works secrets: such objects wait"))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}}
-    await ward.client.create(SECRETS, secret, namespace="sites", type=bytes)
-    report = await ward.diagnose()
+    await env.client.create(SECRETS, secret, namespace="sites", type=bytes)
+    report = await env.diagnose()
     (kind,) = found(report, "kinds")
     assert kind.level is Level.ERROR
     assert kind.summary == "no member of ring websites works secrets: its 1 objects wait"
@@ -60,22 +60,26 @@ async def test_a_kind_that_no_member_works_is_told_with_what_members_work(ward: 
     assert ring.remedy == kind.remedy
 
 
-async def test_an_object_without_owner_whose_kind_is_worked_waits_for_no_other_kind(ward: Ward) -> None:
-    await ward.watch(ONE, "configmaps,websites.example.com")
-    await ward.watch(TWO, "configmaps,websites.example.com")
-    await ward.edit_ring(resources=TWO_MAINS)
-    await ward.tell_status(Ready=("False", "KindUnworked", "no member works secrets: such objects wait"))
-    await ward.make_site(100, owner="")
-    site, _ = found(await ward.diagnose(), "owners")
+async def test_an_object_without_owner_whose_kind_is_worked_waits_for_no_other_kind(
+    env: CheckEnvironment,
+) -> None:
+    await env.watch(ONE, "configmaps,websites.example.com")
+    await env.watch(TWO, "configmaps,websites.example.com")
+    await env.edit_ring(resources=TWO_MAINS)
+    await env.tell_status(Ready=("False", "KindUnworked", "no member works secrets: such objects wait"))
+    await env.make_site(100, owner="")
+    site, _ = found(await env.diagnose(), "owners")
     assert site.reason == "NotAssigned"
 
 
-async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_of_it(ward: Ward) -> None:
-    await ward.watch(ONE, "configmaps,websites.example.com")
-    await ward.watch(TWO, "configmaps,websites.example.com")
-    await ward.join("sum-00000003", works="secrets")
-    await ward.label("site-003", {KEYS.shard: "sum-00000003", KEYS.drain: ONE})
-    first = only(await ward.diagnose(), "kinds")
+async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_of_it(
+    env: CheckEnvironment,
+) -> None:
+    await env.watch(ONE, "configmaps,websites.example.com")
+    await env.watch(TWO, "configmaps,websites.example.com")
+    await env.join("sum-00000003", works="secrets")
+    await env.label("site-003", {KEYS.shard: "sum-00000003", KEYS.drain: ONE})
+    first = only(await env.diagnose(), "kinds")
     assert first.object == "website/site-003 -n sites"
     assert first.summary.startswith(
         "website/site-003 -n sites is not reconciled: sum-00000003 does not watch websites.example.com: the object "
@@ -88,11 +92,13 @@ async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_o
     assert first.remedy.startswith("delete pod sum, or wait for its end")
 
 
-async def test_a_controlled_kind_that_was_added_meanwhile_asks_for_new_replicas(ward: Ward) -> None:
-    await ward.watch(ONE, "websites.example.com")
-    await ward.watch(TWO, "websites.example.com")
-    await ward.label("site-003", {KEYS.shard: None}, resource=CONFIGMAPS)
-    report = await ward.diagnose()
+async def test_a_controlled_kind_that_was_added_meanwhile_asks_for_new_replicas(
+    env: CheckEnvironment,
+) -> None:
+    await env.watch(ONE, "websites.example.com")
+    await env.watch(TWO, "websites.example.com")
+    await env.label("site-003", {KEYS.shard: None}, resource=CONFIGMAPS)
+    report = await env.diagnose()
     kinds = found(report, "kinds")
     assert {each.object.partition("/")[0] for each in kinds} == {"configmap"}
     assert {each.remedy for each in kinds} == {
@@ -112,11 +118,11 @@ class Earlier(SystemClock):
         return super().wall() - timedelta(seconds=60)
 
 
-async def reported(ward: Ward, name: str, *, clock: SystemClock | None = None) -> None:
+async def reported(env: CheckEnvironment, name: str, *, clock: SystemClock | None = None) -> None:
     """A replica tells that the Website *name* does not fit its model."""
-    site = (await ward.client.get(WEBSITES, name, namespace="sites", type=HasMeta)).metadata
+    site = (await env.client.get(WEBSITES, name, namespace="sites", type=HasMeta)).metadata
     recorder = EventRecorder(
-        ward.client,
+        env.client,
         reporter="ringleader.dev/websites",
         instance=ONE,
         clock=clock or SystemClock(),
@@ -126,7 +132,7 @@ async def reported(ward: Ward, name: str, *, clock: SystemClock | None = None) -
     writing = asyncio.create_task(recorder.run())
 
     async def is_written() -> bool:
-        page = await ward.client.list_page(EVENTS, field_selector="reason=Unfit")
+        page = await env.client.list_page(EVENTS, field_selector="reason=Unfit")
         return bool(page.objects)
 
     await wait_until(is_written)
@@ -135,9 +141,11 @@ async def reported(ward: Ward, name: str, *, clock: SystemClock | None = None) -
         await writing
 
 
-async def test_an_object_that_a_replica_reports_as_unfit_is_told_with_the_field(ward: Ward) -> None:
-    await reported(ward, "site-003")
-    first = only(await ward.diagnose(), "unfit")
+async def test_an_object_that_a_replica_reports_as_unfit_is_told_with_the_field(
+    env: CheckEnvironment,
+) -> None:
+    await reported(env, "site-003")
+    first = only(await env.diagnose(), "unfit")
     assert first.level is Level.ERROR
     assert first.object == "website/site-003 -n sites"
     assert first.summary == (
@@ -147,19 +155,23 @@ async def test_an_object_that_a_replica_reports_as_unfit_is_told_with_the_field(
     assert first.remedy.startswith("correct the object, or give the model's field a default")
 
 
-async def test_an_object_that_was_changed_or_is_gone_since_it_was_reported_is_not_told(ward: Ward) -> None:
-    await reported(ward, "site-003", clock=Earlier())
-    await ward.apply_status("site-003", manager="kubectl-edit", configMap="x")
-    assert is_well(await ward.diagnose())
-    await ward.client.delete(WEBSITES, "site-003", namespace="sites")
-    await ward.client.delete(CONFIGMAPS, "site-003", namespace="sites")
-    assert is_well(await ward.diagnose())
+async def test_an_object_that_was_changed_or_is_gone_since_it_was_reported_is_not_told(
+    env: CheckEnvironment,
+) -> None:
+    await reported(env, "site-003", clock=Earlier())
+    await env.apply_status("site-003", manager="kubectl-edit", configMap="x")
+    assert is_well(await env.diagnose())
+    await env.client.delete(WEBSITES, "site-003", namespace="sites")
+    await env.client.delete(CONFIGMAPS, "site-003", namespace="sites")
+    assert is_well(await env.diagnose())
 
 
-async def test_events_that_may_not_be_read_leave_the_check_undone_with_the_rule(ward: Ward) -> None:
-    assert isinstance(ward.plane, EmbeddedPlane)
-    await ward.plane.faults.add(Fault(what="error", code=403, verb="list", resource="events.events.k8s.io"))
-    report = await ward.diagnose()
+async def test_events_that_may_not_be_read_leave_the_check_undone_with_the_rule(
+    env: CheckEnvironment,
+) -> None:
+    assert isinstance(env.plane, EmbeddedPlane)
+    await env.plane.faults.add(Fault(what="error", code=403, verb="list", resource="events.events.k8s.io"))
+    report = await env.diagnose()
     assert report.level is Level.UNCHECKED
     unfit, _ = [each for each in report.findings if each.level is Level.UNCHECKED]
     assert unfit.check == "unfit"

@@ -1,4 +1,4 @@
-"""A hundred thousand objects: the doctor's memory follows replicas and troubles, not objects."""
+"""A hundred thousand objects: the memory of the check follows replicas and troubles, not objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.measuring.list_server import Crowd, ListServer
 from kubeio.resource import ApiResource
-from tests.ringleader.check.ward import KEYS, ONE, TWO, Ward
+from tests.ringleader.check.environment import KEYS, ONE, TWO, CheckEnvironment
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 THREE = "three-00000003"
@@ -31,13 +31,13 @@ sys.exit(code)
 ACCOUNTS = ("--sharder-account", "system/sharder", "--shard-account", "sites/websites")
 
 
-async def doctor(ward: Ward, folder: Path, *, objects: int) -> tuple[dict[str, Any], float]:
+async def check(env: CheckEnvironment, folder: Path, *, objects: int) -> tuple[dict[str, Any], float]:
     """The report on a ring of so many objects, and the command's memory at its largest in MB."""
     crowd = Crowd(WEBSITES, "sites", KEYS, objects, {"one": ONE, "two": TWO, "three": THREE})
-    config = yaml.safe_load(ward.plane.kubeconfig.read_text())
+    config = yaml.safe_load(env.plane.kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cadata=_pem(cluster))
-    server = ListServer(crowd, upstream=ward.plane.url, token=user["token"], tls=tls)
+    server = ListServer(crowd, upstream=env.plane.url, token=user["token"], tls=tls)
     async with server.serving():
         config["clusters"][0]["cluster"] = {"server": server.url}
         path = folder / f"{objects}.kubeconfig"
@@ -60,10 +60,10 @@ def _pem(cluster: dict[str, str]) -> str:
 
 
 @pytest.mark.timeout(180)
-async def test_memory_does_not_follow_the_number_of_objects(ward: Ward, tmp_path: Path) -> None:
-    await ward.join(THREE)
-    _, few_mb = await doctor(ward, tmp_path, objects=1_000)
-    report, many_mb = await doctor(ward, tmp_path, objects=100_000)
+async def test_memory_does_not_follow_the_number_of_objects(env: CheckEnvironment, tmp_path: Path) -> None:
+    await env.join(THREE)
+    _, few_mb = await check(env, tmp_path, objects=1_000)
+    report, many_mb = await check(env, tmp_path, objects=100_000)
     (owners,) = [each for each in report["findings"] if each["check"] == "owners"]
     assert owners["summary"].startswith("100,012 objects of 1 ring have living owners")
     assert many_mb < few_mb + GROWTH_MB, f"{few_mb:.0f} MB for 1,000 objects, {many_mb:.0f} MB for 100,000"

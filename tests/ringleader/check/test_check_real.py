@@ -1,6 +1,6 @@
 """What only a real API server has: rights, FlowSchemas, webhooks, feature gates, managedFields of every write.
 
-One ward for the module; every test mends what it broke.
+One environment for the module; every test mends what it broke.
 """
 
 from __future__ import annotations
@@ -36,7 +36,17 @@ from ringleader.check.environment import (
 from ringleader.check.findings import Level
 from ringleader.check.hooks import CONFIGURATIONS, ENDPOINT_SLICES
 from ringleader.testing.held import held
-from tests.ringleader.check.ward import ACCOUNTS, KEYS, ONE, RING, TWO, WEBSITES, Ward, found, only
+from tests.ringleader.check.environment import (
+    ACCOUNTS,
+    KEYS,
+    ONE,
+    RING,
+    TWO,
+    WEBSITES,
+    CheckEnvironment,
+    found,
+    only,
+)
 from tests.warm_python import warm_python
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -95,32 +105,32 @@ Doc = dict[str, Any]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
-    """A ward in health, with the rights and the FlowSchema that the chart installs."""
+async def env(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CheckEnvironment]:
+    """A healthy environment, with the rights and the FlowSchema that the chart installs."""
     try:
         plane_in = real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)
         async with (
             held(plane_in) as plane,
             Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
         ):
-            ward = Ward(plane, client)
-            await ward.furnish()
-            await bind(ward, "sharder", ACCOUNTS["sharder"][0], SHARDER_RULES)
-            await bind(ward, "shard", ACCOUNTS["shard"][0], SHARD_RULES)
-            await make(ward, PRIORITY_LEVELS, "ringleader-leases", {"spec": priority_level()})
-            await make(ward, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
+            env = CheckEnvironment(plane, client)
+            await env.furnish()
+            await bind(env, "sharder", ACCOUNTS["sharder"][0], SHARDER_RULES)
+            await bind(env, "shard", ACCOUNTS["shard"][0], SHARD_RULES)
+            await make(env, PRIORITY_LEVELS, "ringleader-leases", {"spec": priority_level()})
+            await make(env, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
             for name, body in guard().items():
-                await make(ward, POLICIES, name, {"spec": body["policy"]})
-                await make(ward, POLICY_BINDINGS, name, {"spec": body["binding"]})
-            await wait_granted(ward)
-            yield ward
-            await ward.close()
+                await make(env, POLICIES, name, {"spec": body["policy"]})
+                await make(env, POLICY_BINDINGS, name, {"spec": body["binding"]})
+            await wait_granted(env)
+            yield env
+            await env.close()
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
 
 
 async def diagnosed(
-    ward: Ward,
+    env: CheckEnvironment,
     holds: Callable[[Report], bool],
     *,
     client: Client | None = None,
@@ -128,28 +138,30 @@ async def diagnosed(
 ) -> Report:
     """The first report for which *holds*: the authorizer knows new roles a moment later."""
     async with asyncio.timeout(20):
-        while not holds(report := await ward.diagnose(client=client, accounts=accounts)):  # noqa: ASYNC110 - another process's cache
+        while not holds(report := await env.diagnose(client=client, accounts=accounts)):  # noqa: ASYNC110 - another process's cache
             await asyncio.sleep(0.2)
     return report
 
 
-async def wait_granted(ward: Ward) -> None:
-    await diagnosed(ward, lambda report: not found(report, "rights"))
+async def wait_granted(env: CheckEnvironment) -> None:
+    await diagnosed(env, lambda report: not found(report, "rights"))
 
 
-async def make(ward: Ward, resource: ApiResource, name: str, body: Doc, *, namespace: str = "") -> None:
+async def make(
+    env: CheckEnvironment, resource: ApiResource, name: str, body: Doc, *, namespace: str = ""
+) -> None:
     document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
-    await ward.client.create(resource, document, namespace=namespace, type=bytes)
+    await env.client.create(resource, document, namespace=namespace, type=bytes)
 
 
-async def bind(ward: Ward, name: str, user: str, rules: list[Doc]) -> None:
-    await make(ward, ROLES, name, {"rules": rules})
+async def bind(env: CheckEnvironment, name: str, user: str, rules: list[Doc]) -> None:
+    await make(env, ROLES, name, {"rules": rules})
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     body = {
         "roleRef": {**group, "kind": "ClusterRole", "name": name},
         "subjects": [{**group, "kind": "User", "name": user}],
     }
-    await make(ward, BINDINGS, name, body)
+    await make(env, BINDINGS, name, body)
 
 
 def priority_level() -> Doc:
@@ -178,7 +190,7 @@ def flow_schema() -> Doc:
 
 
 def guard() -> dict[str, Doc]:
-    """What the doctor looks at of the chart's policies. They refuse nothing here: the ward writes as it likes."""
+    """What the check looks at of the chart's policies. They refuse nothing here: the environment writes as it likes."""
     nothing = [{"expression": "true"}]
     kinds = [rule_of("example.com", "websites"), rule_of("", "configmaps")]
     leases = rule_of("coordination.k8s.io", "leases")
@@ -206,14 +218,16 @@ def rule_of(group: str, plural: str) -> Doc:
     }
 
 
-async def test_a_healthy_real_plane_passes_every_check(ward: Ward) -> None:
-    report = await ward.diagnose()
+async def test_a_healthy_real_plane_passes_every_check(env: CheckEnvironment) -> None:
+    report = await env.diagnose()
     assert [each for each in report.findings if each.level is not Level.OK] == []
     (server,) = [each for each in report.findings if each.check == "server"]
     assert "WatchList on, ConsistentListFromCache on, ShardedListAndWatch off" in server.summary
 
 
-async def test_a_verb_that_an_account_lacks_is_told_with_the_rule_that_grants_it(ward: Ward) -> None:
+async def test_a_verb_that_an_account_lacks_is_told_with_the_rule_that_grants_it(
+    env: CheckEnvironment,
+) -> None:
     for name, rules in (("sharder", SHARDER_RULES), ("shard", SHARD_RULES)):
         less = [
             {**rule, "verbs": [verb for verb in rule["verbs"] if verb not in ("patch", "watch")]}
@@ -221,11 +235,11 @@ async def test_a_verb_that_an_account_lacks_is_told_with_the_rule_that_grants_it
             else rule
             for rule in rules
         ]
-        await ward.client.patch(ROLES, name, MergePatch({"rules": less}), type=bytes)
-    report = await diagnosed(ward, lambda report: len(found(report, "rights")) == 2)
+        await env.client.patch(ROLES, name, MergePatch({"rules": less}), type=bytes)
+    report = await diagnosed(env, lambda report: len(found(report, "rights")) == 2)
     told = found(report, "rights")
     for name, rules in (("sharder", SHARDER_RULES), ("shard", SHARD_RULES)):
-        await ward.client.patch(ROLES, name, MergePatch({"rules": rules}), type=bytes)
+        await env.client.patch(ROLES, name, MergePatch({"rules": rules}), type=bytes)
     assert report.findings[0] is told[0]
     assert [each.level for each in told] == [Level.ERROR, Level.ERROR]
     assert told[0].summary == (
@@ -239,20 +253,20 @@ async def test_a_verb_that_an_account_lacks_is_told_with_the_rule_that_grants_it
     assert told[1].summary.startswith(
         "shard account system:serviceaccount:sites:websites may not patch, watch"
     )
-    await wait_granted(ward)
+    await wait_granted(env)
 
 
 @asynccontextmanager
-async def as_user(ward: Ward, user: str) -> AsyncIterator[Client]:
-    assert isinstance(ward.plane, RealPlane)
-    kubeconfig = await ward.plane.kubeconfig_for(user, admin=False)
+async def as_user(env: CheckEnvironment, user: str) -> AsyncIterator[Client]:
+    assert isinstance(env.plane, RealPlane)
+    kubeconfig = await env.plane.kubeconfig_for(user, admin=False)
     async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
         yield client
 
 
-async def test_a_doctor_without_any_right_says_of_each_check_which_rule_to_add(ward: Ward) -> None:
-    async with as_user(ward, "nobody") as client:
-        report = await ward.diagnose(client=client)
+async def test_a_check_without_any_right_says_of_each_check_which_rule_to_add(env: CheckEnvironment) -> None:
+    async with as_user(env, "nobody") as client:
+        report = await env.diagnose(client=client)
     assert report.level is Level.UNCHECKED
     assert report.rings == []
     unchecked = {each.check: each for each in report.findings if each.level is Level.UNCHECKED}
@@ -277,14 +291,14 @@ async def test_a_doctor_without_any_right_says_of_each_check_which_rule_to_add(w
     assert 'nonResourceURLs: ["/metrics"]' in unchecked["server"].remedy
 
 
-async def test_an_impersonated_account_has_its_own_rights_only(ward: Ward) -> None:
+async def test_an_impersonated_account_has_its_own_rights_only(env: CheckEnvironment) -> None:
     """The kubeconfig's account may read everything."""
-    code, _, err = await ended(ward, "status")
+    code, _, err = await ended(env, "status")
     assert code == 0, err
-    code, out, err = await ended(ward, "status", "--as", "nobody")
+    code, out, err = await ended(env, "status", "--as", "nobody")
     assert (code, out) == (1, "")
     assert '"nobody" may not list controllerrings.ringleader.dev' in err
-    code, out, err = await ended(ward, "check", "--recheck-after", "1s", "-o", "json", "--as", "nobody")
+    code, out, err = await ended(env, "check", "--recheck-after", "1s", "-o", "json", "--as", "nobody")
     assert (code, err) == (0, "")
     report = json.loads(out)
     assert report["level"] == "not checked"
@@ -292,10 +306,10 @@ async def test_an_impersonated_account_has_its_own_rights_only(ward: Ward) -> No
     assert '"nobody" may not list controllerrings.ringleader.dev' in unchecked["rings"]
 
 
-async def ended(ward: Ward, *words: str) -> tuple[int, str, str]:
+async def ended(env: CheckEnvironment, *words: str) -> tuple[int, str, str]:
     """Exit code and output of the command, as the account of the plane's kubeconfig."""
     process = await asyncio.create_subprocess_exec(
-        *(warm_python(), "-m", "ringleader", *words, "--kubeconfig", str(ward.plane.kubeconfig)),
+        *(warm_python(), "-m", "ringleader", *words, "--kubeconfig", str(env.plane.kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -303,13 +317,13 @@ async def ended(ward: Ward, *words: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_a_doctor_that_may_read_rings_only_judges_these_and_nothing_that_it_did_not_see(
-    ward: Ward,
+async def test_a_check_that_may_read_rings_only_judges_these_and_nothing_that_it_did_not_see(
+    env: CheckEnvironment,
 ) -> None:
     """Above all no object is called ownerless because the Leases could not be read."""
-    await bind(ward, "ring-reader", "reader", [DOCTOR_RULES[0], *DOCTOR_RULES[2:4]])
-    async with as_user(ward, "reader") as client:
-        report = await diagnosed(ward, lambda report: RING in report.rings, client=client)
+    await bind(env, "ring-reader", "reader", [DOCTOR_RULES[0], *DOCTOR_RULES[2:4]])
+    async with as_user(env, "reader") as client:
+        report = await diagnosed(env, lambda report: RING in report.rings, client=client)
     assert report.level is Level.UNCHECKED
     by_check = {each.check: each for each in report.findings}
     assert by_check["overlaps"].level is Level.OK
@@ -317,17 +331,17 @@ async def test_a_doctor_that_may_read_rings_only_judges_these_and_nothing_that_i
     assert "may not list leases.coordination.k8s.io" in by_check["owners"].summary
 
 
-async def test_the_rules_of_the_documents_are_enough_for_the_doctor(ward: Ward) -> None:
-    await bind(ward, "check", "doc", DOCTOR_RULES)
-    async with as_user(ward, "doc") as client:
-        report = await diagnosed(ward, lambda report: report.level is Level.OK, client=client)
+async def test_the_rules_of_the_documents_are_enough_for_the_check(env: CheckEnvironment) -> None:
+    await bind(env, "check", "doc", DOCTOR_RULES)
+    async with as_user(env, "doc") as client:
+        report = await diagnosed(env, lambda report: report.level is Level.OK, client=client)
     assert report.rings == [RING]
 
 
-async def test_an_account_asks_for_itself_without_any_further_right(ward: Ward) -> None:
+async def test_an_account_asks_for_itself_without_any_further_right(env: CheckEnvironment) -> None:
     """SelfSubjectAccessReview: everybody may."""
-    async with as_user(ward, "doc") as client:
-        report = await ward.diagnose(client=client, accounts={"shard": ["self"], "sharder": ["self"]})
+    async with as_user(env, "doc") as client:
+        report = await env.diagnose(client=client, accounts={"shard": ["self"], "sharder": ["self"]})
     told = found(report, "rights")
     assert any(each.summary.startswith("shard account self may not patch, watch websites") for each in told)
     assert not any(
@@ -335,7 +349,7 @@ async def test_an_account_asks_for_itself_without_any_further_right(ward: Ward) 
     )
 
 
-async def test_accounts_are_found_where_the_chart_installed_them(ward: Ward) -> None:
+async def test_accounts_are_found_where_the_chart_installed_them(env: CheckEnvironment) -> None:
     for resource, component, account in (
         (DEPLOYMENTS, "sharder", "from-the-chart"),
         (STATEFUL_SETS, "controller", "websites"),
@@ -350,11 +364,11 @@ async def test_accounts_are_found_where_the_chart_installed_them(ward: Ward) -> 
             "metadata": {"name": component, "labels": mine},
             "spec": {"serviceName": "x", "selector": {"matchLabels": mine}, "template": template},
         }
-        await make(ward, resource, component, body, namespace="sites")
-    async with as_user(ward, "doc") as client:
-        report = await ward.diagnose(client=client, accounts={})
+        await make(env, resource, component, body, namespace="sites")
+    async with as_user(env, "doc") as client:
+        report = await env.diagnose(client=client, accounts={})
     for resource, name in ((DEPLOYMENTS, "sharder"), (STATEFUL_SETS, "controller")):
-        await ward.client.delete(resource, name, namespace="sites")
+        await env.client.delete(resource, name, namespace="sites")
     told = found(report, "rights")
     assert {each.object for each in told} == {"system:serviceaccount:sites:from-the-chart"}
     assert all(
@@ -362,10 +376,10 @@ async def test_accounts_are_found_where_the_chart_installed_them(ward: Ward) -> 
     )
 
 
-async def test_lease_requests_without_a_flow_schema_of_their_own_are_told(ward: Ward) -> None:
-    await ward.client.delete(FLOW_SCHEMAS, "ringleader-leases")
-    report = await ward.diagnose()
-    await make(ward, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
+async def test_lease_requests_without_a_flow_schema_of_their_own_are_told(env: CheckEnvironment) -> None:
+    await env.client.delete(FLOW_SCHEMAS, "ringleader-leases")
+    report = await env.diagnose()
+    await make(env, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
     told = found(report, "flowschema")
     assert [each.object for each in told] == [ACCOUNTS["shard"][0], ACCOUNTS["sharder"][0]]
     assert told[0].evidence == ["they match FlowSchema service-accounts, priority level workload-low"]
@@ -395,23 +409,23 @@ ELSEWHERE: Doc = {
     ],
 )
 async def test_a_guard_that_is_not_the_rings_is_told(
-    ward: Ward, what: str, resource: ApiResource, patch: Doc, told: str
+    env: CheckEnvironment, what: str, resource: ApiResource, patch: Doc, told: str
 ) -> None:
     name = f"ringleader-{what}-{RING}"
     whole = guard()[name]["binding" if resource is POLICY_BINDINGS else "policy"]
-    await ward.client.patch(resource, name, MergePatch({"spec": patch}), type=bytes)
-    report = await ward.diagnose()
-    await ward.client.patch(resource, name, MergePatch({"spec": whole}), type=bytes)
+    await env.client.patch(resource, name, MergePatch({"spec": patch}), type=bytes)
+    report = await env.diagnose()
+    await env.client.patch(resource, name, MergePatch({"spec": whole}), type=bytes)
     first = only(report, "guard")
     assert first.level is Level.WARNING
     assert told in first.summary
 
 
-async def test_a_ring_without_a_guard_is_told_with_what_strangers_may_do(ward: Ward) -> None:
+async def test_a_ring_without_a_guard_is_told_with_what_strangers_may_do(env: CheckEnvironment) -> None:
     name = f"ringleader-leases-{RING}"
-    await ward.client.delete(POLICIES, name)
-    report = await ward.diagnose()
-    await make(ward, POLICIES, name, {"spec": guard()[name]["policy"]})
+    await env.client.delete(POLICIES, name)
+    report = await env.diagnose()
+    await make(env, POLICIES, name, {"spec": guard()[name]["policy"]})
     first = only(report, "guard")
     assert first.summary == (
         f"the Leases of ring {RING} are not guarded: there is no validatingadmissionpolicy/{name}, and whoever may "
@@ -420,10 +434,12 @@ async def test_a_ring_without_a_guard_is_told_with_what_strangers_may_do(ward: W
     assert "labelGuard.mode: Enforce" in first.remedy
 
 
-async def test_an_account_with_every_verb_is_told_to_be_a_stranger_to_the_guard(ward: Ward) -> None:
-    await bind(ward, "wild", "wild", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+async def test_an_account_with_every_verb_is_told_to_be_a_stranger_to_the_guard(
+    env: CheckEnvironment,
+) -> None:
+    await bind(env, "wild", "wild", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
     accounts = {"sharder": ["wild"], "shard": ACCOUNTS["shard"]}
-    report = await diagnosed(ward, lambda report: bool(found(report, "guard")), accounts=accounts)
+    report = await diagnosed(env, lambda report: bool(found(report, "guard")), accounts=accounts)
     told = found(report, "guard")
     assert [each.level for each in told] == [Level.ERROR]
     assert "the guard refuses every write of sharder account wild" in told[0].summary
@@ -447,7 +463,7 @@ async def test_a_server_that_reads_consistent_lists_from_etcd_is_told() -> None:
 
 
 @asynccontextmanager
-async def hooked(ward: Ward, client_config: Doc) -> AsyncIterator[Report]:
+async def hooked(env: CheckEnvironment, client_config: Doc) -> AsyncIterator[Report]:
     """What is found while the ring is assigned at admission by such a webhook."""
     webhook = {
         "name": "websites.admission.ringleader.dev",
@@ -465,16 +481,16 @@ async def hooked(ward: Ward, client_config: Doc) -> AsyncIterator[Report]:
         "timeoutSeconds": 1,
         "admissionReviewVersions": ["v1"],
     }
-    await make(ward, CONFIGURATIONS, f"ringleader-{RING}", {"webhooks": [webhook]})
-    await ward.edit_ring(assignAtAdmission=True)
-    await ward.tell_status(Ready=("True", "Working", ""))
+    await make(env, CONFIGURATIONS, f"ringleader-{RING}", {"webhooks": [webhook]})
+    await env.edit_ring(assignAtAdmission=True)
+    await env.tell_status(Ready=("True", "Working", ""))
     try:
         # the sharder's rights on the configuration are not what is tried here
-        yield await ward.diagnose(accounts={"sharder": ["admin"], "shard": ACCOUNTS["shard"]})
+        yield await env.diagnose(accounts={"sharder": ["admin"], "shard": ACCOUNTS["shard"]})
     finally:
-        await ward.client.delete(CONFIGURATIONS, f"ringleader-{RING}")
-        await ward.edit_ring(assignAtAdmission=None)
-        await ward.tell_status(Ready=("True", "Working", ""))
+        await env.client.delete(CONFIGURATIONS, f"ringleader-{RING}")
+        await env.edit_ring(assignAtAdmission=None)
+        await env.tell_status(Ready=("True", "Working", ""))
 
 
 def bundle(authority: trustme.CA) -> str:
@@ -491,50 +507,48 @@ async def served(certificate: trustme.LeafCert) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def test_a_webhook_that_answers_with_a_good_certificate_is_fine(ward: Ward) -> None:
+async def test_a_webhook_that_answers_with_a_good_certificate_is_fine(env: CheckEnvironment) -> None:
     authority = trustme.CA()
     async with (
         served(authority.issue_cert("127.0.0.1")) as port,
-        hooked(ward, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(authority)}) as report,
+        hooked(env, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(authority)}) as report,
     ):
         assert found(report, "webhook") == []
 
 
-async def test_a_webhook_that_does_not_answer_is_told_with_its_address(ward: Ward) -> None:
-    async with hooked(
-        ward, {"url": "https://127.0.0.1:1/assign", "caBundle": bundle(trustme.CA())}
-    ) as report:
+async def test_a_webhook_that_does_not_answer_is_told_with_its_address(env: CheckEnvironment) -> None:
+    async with hooked(env, {"url": "https://127.0.0.1:1/assign", "caBundle": bundle(trustme.CA())}) as report:
         (told,) = found(report, "webhook")
     assert told.summary.startswith(
         "mutatingwebhookconfiguration/ringleader-websites leads to 127.0.0.1:1, which does not answer: "
     )
 
 
-async def test_a_certificate_that_ends_soon_is_told_with_the_day(ward: Ward) -> None:
+async def test_a_certificate_that_ends_soon_is_told_with_the_day(env: CheckEnvironment) -> None:
     authority = trustme.CA()
     ends = datetime.now(UTC) + timedelta(days=3)
     async with (
         served(authority.issue_cert("127.0.0.1", not_after=ends)) as port,
-        hooked(ward, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(authority)}) as report,
+        hooked(env, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(authority)}) as report,
     ):
         (told,) = found(report, "webhook")
     assert told.level is Level.WARNING
     assert f"the certificate that it serves ends in 3.0 days ({ends:%Y-%m-%dT%H:%M}" in told.summary
 
 
-async def test_a_certificate_of_another_authority_is_told_as_that(ward: Ward) -> None:
+async def test_a_certificate_of_another_authority_is_told_as_that(env: CheckEnvironment) -> None:
     async with (
         served(trustme.CA().issue_cert("127.0.0.1")) as port,
-        hooked(ward, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(trustme.CA())}) as report,
+        hooked(env, {"url": f"https://127.0.0.1:{port}/assign", "caBundle": bundle(trustme.CA())}) as report,
     ):
         (told,) = found(report, "webhook")
     assert "its certificate is refused" in told.summary
 
 
-async def test_a_service_without_an_address_is_told(ward: Ward) -> None:
+async def test_a_service_without_an_address_is_told(env: CheckEnvironment) -> None:
     service = {"namespace": "sites", "name": "hook", "path": "/assign/websites"}
     config = {"service": service, "caBundle": bundle(trustme.CA())}
-    async with hooked(ward, config) as report:
+    async with hooked(env, config) as report:
         (told,) = found(report, "webhook")
     assert (
         "leads to service sites/hook, which does not answer: no ready address stands behind it"
@@ -546,36 +560,36 @@ async def test_a_service_without_an_address_is_told(ward: Ward) -> None:
         "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": True}}],
         "ports": [],
     }
-    await make(ward, ENDPOINT_SLICES, "hook-1", body, namespace="sites")
-    async with hooked(ward, config) as report:
+    await make(env, ENDPOINT_SLICES, "hook-1", body, namespace="sites")
+    async with hooked(env, config) as report:
         assert found(report, "webhook") == []
 
 
 # -- managedFields of every write -------------------------------------------------------------------------------
 
 
-async def test_a_handoff_is_late_by_the_time_of_its_label(ward: Ward) -> None:
+async def test_a_handoff_is_late_by_the_time_of_its_label(env: CheckEnvironment) -> None:
     """No sharder says so: managedFields tell when the label was written."""
-    await ward.label("site-000", {KEYS.drain: TWO})
-    await ward.edit_ring(drainTimeoutSeconds=1)
-    await ward.tell_status(Ready=("True", "Working", ""))
+    await env.label("site-000", {KEYS.drain: TWO})
+    await env.edit_ring(drainTimeoutSeconds=1)
+    await env.tell_status(Ready=("True", "Working", ""))
     await asyncio.sleep(1.5)
-    report = await ward.diagnose()
-    await ward.edit_ring(drainTimeoutSeconds=None)
-    await ward.tell_status(Ready=("True", "Working", ""))
-    await ward.label("site-000", {KEYS.drain: None})
+    report = await env.diagnose()
+    await env.edit_ring(drainTimeoutSeconds=None)
+    await env.tell_status(Ready=("True", "Working", ""))
+    await env.label("site-000", {KEYS.drain: None})
     first = only(report, "handoffs")
     assert first.summary.startswith(
         f"website/site-000 -n sites is stuck: its owner {ONE} does not hand it over to {TWO}"
     )
 
 
-async def test_shards_are_known_by_the_label_that_they_write(ward: Ward) -> None:
+async def test_shards_are_known_by_the_label_that_they_write(env: CheckEnvironment) -> None:
     """Two controllers write the status of everything; one of them has handed an object over once."""
     for index in range(4):
         for manager in ("ours", "websites-operator"):
             patch = MergePatch({"status": {"configMap": f"{manager}-{index}", "observedGeneration": 1}})
-            await ward.client.patch(
+            await env.client.patch(
                 WEBSITES,
                 f"site-{index:03d}",
                 patch,
@@ -585,6 +599,6 @@ async def test_shards_are_known_by_the_label_that_they_write(ward: Ward) -> None
                 type=bytes,
             )
     label = JsonPatch().add(f"/metadata/labels/{KEYS.shard.replace('/', '~1')}", TWO)
-    await ward.client.patch(WEBSITES, "site-000", label, namespace="sites", field_manager="ours", type=bytes)
-    report = await ward.diagnose()
+    await env.client.patch(WEBSITES, "site-000", label, namespace="sites", field_manager="ours", type=bytes)
+    report = await env.diagnose()
     assert "and websites-operator wrote it too" in only(report, "writers").summary

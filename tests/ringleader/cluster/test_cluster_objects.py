@@ -10,19 +10,19 @@ from kubeio.rest.discovery import Discovery
 from ringleader.cluster.reader import ClusterReader
 from ringleader.describe.object import Found, read_placed
 from ringleader.describe.object_view import describe
-from tests.sharder.io.ground import CONFIGMAPS, SECRETS, TREE, WEBSITES, Ground
+from tests.sharder.io.environment import CONFIGMAPS, SECRETS, TREE, WEBSITES, SharderEnvironment
 
 
-async def asked(ground: Ground, kind: str) -> Found:
-    reader, key = ClusterReader(ground.client, timeout_s=10), ObjectKey("default", "one")
-    return await read_placed(reader, Discovery(ground.client), kind, key, ring_name=None)
+async def asked(env: SharderEnvironment, kind: str) -> Found:
+    reader, key = ClusterReader(env.client, timeout_s=10), ObjectKey("default", "one")
+    return await read_placed(reader, Discovery(env.client), kind, key, ring_name=None)
 
 
-async def tree(ground: Ground) -> None:
+async def tree(env: SharderEnvironment) -> None:
     """A site of a tenant, its page, and the page's secret; all called `one`."""
-    site = await ground.make(WEBSITES, "one", labels={"tenant": "acme"})
-    page = await ground.make(CONFIGMAPS, "one", above=(WEBSITES, site))
-    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
+    site = await env.make(WEBSITES, "one", labels={"tenant": "acme"})
+    page = await env.make(CONFIGMAPS, "one", above=(WEBSITES, site))
+    await env.make(SECRETS, "one", above=(CONFIGMAPS, page))
 
 
 @pytest.mark.parametrize(
@@ -39,20 +39,20 @@ async def tree(ground: Ground) -> None:
     ],
 )
 async def test_the_key_is_the_sharder_s(
-    ground: Ground, spec: dict[str, object], kind: str, key: str, source: str
+    env: SharderEnvironment, spec: dict[str, object], kind: str, key: str, source: str
 ) -> None:
-    await ground.ring(**spec)
-    await ground.shard("a")
-    await tree(ground)
-    found = await asked(ground, kind)
+    await env.ring(**spec)
+    await env.shard("a")
+    await tree(env)
+    found = await asked(env, kind)
     assert found.state.row.key == key
     assert source in describe(found).key_from
     assert found.state.row.desired_shard == "a-00000001"
 
 
-async def test_an_object_that_nobody_of_the_ring_controls_is_told(ground: Ground) -> None:
-    await ground.ring(key="Owner", resources=[TREE])
-    page = await ground.make(CONFIGMAPS, "one")
-    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
+async def test_an_object_that_nobody_of_the_ring_controls_is_told(env: SharderEnvironment) -> None:
+    await env.ring(key="Owner", resources=[TREE])
+    page = await env.make(CONFIGMAPS, "one")
+    await env.make(SECRETS, "one", above=(CONFIGMAPS, page))
     with pytest.raises(InputError, match="has no controller"):
-        await asked(ground, "secret")
+        await asked(env, "secret")

@@ -13,7 +13,7 @@ from ringleader.cluster.ring import Ring, ring_of
 from ringleader.cluster.ring_status import RingStatus, reported_status
 from ringleader.cluster.shards import Pod, shards_of
 from ringleader.inspect.status.layout import Screen, status_lines
-from tests.sharder.io.ground import KEYS
+from tests.sharder.io.environment import KEYS
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 A, B, C = "a-00000001", "b-00000001", "c-00000001"

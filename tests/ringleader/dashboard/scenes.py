@@ -21,7 +21,7 @@ from ringleader.dashboard.questions import Questions
 from ringleader.dashboard.relay import Relay
 from ringleader.dashboard.service import RIGHT, Dashboard
 from sharder.live.state import LiveState
-from tests.sharder.io.ground import running
+from tests.sharder.io.environment import running
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import OneToken, published
 

@@ -15,7 +15,7 @@ from sharder.live.facts import HandoffFacts
 from sharder.live.history import Move
 from tests.ringleader.dashboard.conftest import Shoot
 from tests.ringleader.dashboard.scenes import NO_QUESTIONS, Leaders, Shown, dashboard_over, shown
-from tests.sharder.io.ground import running
+from tests.sharder.io.environment import running
 from tests.sharder.live.scenes import Scene, play, state_of
 from tests.sharder.live.served import published
 

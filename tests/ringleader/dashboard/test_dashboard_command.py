@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from tests.ringleader.dashboard.processes import dashboard, failed
-from tests.sharder.io.ground import RING, Ground
+from tests.sharder.io.environment import RING, SharderEnvironment
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import ask, get, listening, published
 
 
-async def test_the_command_serves_until_it_is_interrupted(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    kubeconfig = f"--kubeconfig={ground.plane.kubeconfig}"
+async def test_the_command_serves_until_it_is_interrupted(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    kubeconfig = f"--kubeconfig={env.plane.kubeconfig}"
     async with published(state_of(websites=Scene(["a"]))) as sharder:
         endpoint = f"--endpoint=http://127.0.0.1:{sharder.port}"
         async with dashboard(RING, kubeconfig, endpoint) as running:
@@ -26,8 +26,8 @@ async def test_the_command_serves_until_it_is_interrupted(ground: Ground) -> Non
             assert await running.interrupt() == (0, "")
 
 
-async def test_a_wrong_endpoint_ends_the_command_in_one_line(ground: Ground) -> None:
-    kubeconfig = f"--kubeconfig={ground.plane.kubeconfig}"
+async def test_a_wrong_endpoint_ends_the_command_in_one_line(env: SharderEnvironment) -> None:
+    kubeconfig = f"--kubeconfig={env.plane.kubeconfig}"
     code, err = await failed(kubeconfig, "--endpoint=http://127.0.0.1:1")
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith("error: http://127.0.0.1:1 does not answer: ")
@@ -36,10 +36,10 @@ async def test_a_wrong_endpoint_ends_the_command_in_one_line(ground: Ground) -> 
     assert "--endpoint: 'ftp://x'" in err
 
 
-async def test_a_cluster_without_a_leader_is_waited_for(ground: Ground) -> None:
-    await ground.ring()
+async def test_a_cluster_without_a_leader_is_waited_for(env: SharderEnvironment) -> None:
+    await env.ring()
     async with (
-        dashboard(f"--kubeconfig={ground.plane.kubeconfig}") as running,
+        dashboard(f"--kubeconfig={env.plane.kubeconfig}") as running,
         listening(running, "/events") as events,
     ):
         problem = (await events.until("disconnected"))["problem"]

@@ -34,7 +34,7 @@ from ringleader.dashboard.leader import NoLeader, at_pod_address, find_leader
 from ringleader.testing.held import held
 from tests.ringleader.dashboard.processes import dashboard, failed
 from tests.ringleader.test_ringleader_pod_proxy import own_address
-from tests.sharder.io.ground import Ground, open_ground, wait_until
+from tests.sharder.io.environment import SharderEnvironment, open_environment, wait_until
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import listening, published
 
@@ -61,13 +61,13 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealP
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def ground(plane: RealPlane) -> AsyncIterator[Ground]:
-    async with open_ground(plane) as ground:
-        await clear(ground.client)
+async def env(plane: RealPlane) -> AsyncIterator[SharderEnvironment]:
+    async with open_environment(plane) as env:
+        await clear(env.client)
         for name in (SYSTEM, "elsewhere"):
             with suppress(AlreadyExists):
-                await ground.client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
-        yield ground
+                await env.client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
+        yield env
 
 
 async def clear(client: Client) -> None:
@@ -164,10 +164,12 @@ def kubectl(tmp_path: Path) -> Kubectl:
     return Kubectl(tmp_path)
 
 
-async def test_kubectl_forwards_and_is_started_again_when_it_dies(ground: Ground, kubectl: Kubectl) -> None:
-    await elect(ground.client, "sharder-1")
-    await pod(ground.client, "sharder-1", port=8087)
-    kubeconfig = str(ground.plane.kubeconfig)
+async def test_kubectl_forwards_and_is_started_again_when_it_dies(
+    env: SharderEnvironment, kubectl: Kubectl
+) -> None:
+    await elect(env.client, "sharder-1")
+    await pod(env.client, "sharder-1", port=8087)
+    kubeconfig = str(env.plane.kubeconfig)
     async with published(state_of(websites=Scene(["web-0"]))) as sharder:
         (kubectl.folder / "sharder-1").write_text(str(sharder.port))
         words = ("--kubeconfig", kubeconfig, "--as=ada", "--as-group=system:masters", "--as-group=people")
@@ -199,13 +201,13 @@ async def test_kubectl_forwards_and_is_started_again_when_it_dies(ground: Ground
 
 
 @asynccontextmanager
-async def sharders(ground: Ground, folder: Path, *names: str) -> AsyncIterator[dict[str, Process]]:
+async def sharders(env: SharderEnvironment, folder: Path, *names: str) -> AsyncIterator[dict[str, Process]]:
     """Real sharders; the ports of their probes are in *folder*, by name."""
     running: dict[str, Process] = {}
     try:
         for name in names:
             command = [
-                *(sys.executable, "-m", "sharder", "--kubeconfig", str(ground.plane.kubeconfig)),
+                *(sys.executable, "-m", "sharder", "--kubeconfig", str(env.plane.kubeconfig)),
                 *("--identity", name, "--lease-namespace", SYSTEM, "--lease-duration", "3s"),
                 *("--health-probe-bind-address", "127.0.0.1:0", "--probes-port-file", str(folder / name)),
             ]
@@ -219,25 +221,25 @@ async def sharders(ground: Ground, folder: Path, *names: str) -> AsyncIterator[d
 
 
 async def test_a_viewer_sees_the_next_leader_after_the_death_of_the_first(
-    ground: Ground, kubectl: Kubectl
+    env: SharderEnvironment, kubectl: Kubectl
 ) -> None:
-    await ground.ring()
-    await ground.shard("a")
+    await env.ring()
+    await env.shard("a")
     names = {"sharder-1", "sharder-2"}
     for name in names:
-        await pod(ground.client, name)
+        await pod(env.client, name)
 
     async def leader() -> str:
         with suppress(NoLeader):
-            return (await find_leader(ground.client, timeout_s=10)).name
+            return (await find_leader(env.client, timeout_s=10)).name
         return ""
 
-    async with sharders(ground, kubectl.folder, *names) as running:
+    async with sharders(env, kubectl.folder, *names) as running:
         await wait_until(leader, within_s=30)
         first = await leader()
         (second,) = names - {first}
         async with (
-            dashboard("--kubeconfig", str(ground.plane.kubeconfig), env=kubectl.env) as served,
+            dashboard("--kubeconfig", str(env.plane.kubeconfig), env=kubectl.env) as served,
             listening(served, "/events") as events,
         ):
             snapshot = await events.until("snapshot")
@@ -251,14 +253,14 @@ async def test_a_viewer_sees_the_next_leader_after_the_death_of_the_first(
             assert (await served.interrupt())[0] == 0
 
 
-async def test_a_standby_publishes_who_leads(ground: Ground, tmp_path: Path) -> None:
-    await ground.ring()
-    await elect(ground.client, "sharder-0")
-    async with sharders(ground, tmp_path, "sharder-1"):
+async def test_a_standby_publishes_who_leads(env: SharderEnvironment, tmp_path: Path) -> None:
+    await env.ring()
+    await elect(env.client, "sharder-0")
+    async with sharders(env, tmp_path, "sharder-1"):
         await wait_until((tmp_path / "sharder-1").exists, within_s=30)
         endpoint = f"--endpoint=http://127.0.0.1:{(tmp_path / 'sharder-1').read_text().strip()}"
         async with (
-            dashboard(f"--kubeconfig={ground.plane.kubeconfig}", endpoint) as served,
+            dashboard(f"--kubeconfig={env.plane.kubeconfig}", endpoint) as served,
             listening(served, "/events") as events,
         ):
             note = (await events.until("snapshot"))["rings"].get("websites", {}).get("note", "")
@@ -269,16 +271,16 @@ async def test_a_standby_publishes_who_leads(ground: Ground, tmp_path: Path) -> 
 
 
 async def test_failures_before_the_first_answer_are_one_message_with_the_remedy(
-    ground: Ground, kubectl: Kubectl, tmp_path: Path
+    env: SharderEnvironment, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    admin = f"--kubeconfig={ground.plane.kubeconfig}"
+    admin = f"--kubeconfig={env.plane.kubeconfig}"
     remedy = "add --endpoint http://127.0.0.1:8081"
-    await elect(ground.client, "sharder-1")
+    await elect(env.client, "sharder-1")
     code, err = await failed(admin, env=kubectl.env)
     assert (code, err.count("\n")) == (2, 1)
     assert f"leader: 'sharder-1' leads, and namespace {SYSTEM} has no pod of that name" in err
     assert remedy in err
-    await pod(ground.client, "sharder-1")
+    await pod(env.client, "sharder-1")
     code, err = await failed(admin, env=kubectl.env)
     assert (code, err.count("\n")) == (1, 1)
     assert 'kubectl port-forward ended (1): Error from server (NotFound): pods "sharder-1" not found' in err
@@ -291,15 +293,15 @@ async def test_failures_before_the_first_answer_are_one_message_with_the_remedy(
     assert remedy in err
 
 
-async def test_missing_rights_are_named_with_the_rule(ground: Ground, kubectl: Kubectl) -> None:
-    await elect(ground.client, "sharder-1")
-    await pod(ground.client, "sharder-1")
-    nobody = await ground.plane.kubeconfig_for("nobody", admin=False)
+async def test_missing_rights_are_named_with_the_rule(env: SharderEnvironment, kubectl: Kubectl) -> None:
+    await elect(env.client, "sharder-1")
+    await pod(env.client, "sharder-1")
+    nobody = await env.plane.kubeconfig_for("nobody", admin=False)
     code, err = await failed(f"--kubeconfig={nobody}", env=kubectl.env)
     assert (code, err.count("\n")) == (1, 1)
     assert "no right to list Leases, which say who leads; grant {apiGroups:" in err
-    await grant(ground.client, "leases-only", user("clerk"), LEASE_RULE)
-    clerk = await ground.plane.kubeconfig_for("clerk", admin=False)
+    await grant(env.client, "leases-only", user("clerk"), LEASE_RULE)
+    clerk = await env.plane.kubeconfig_for("clerk", admin=False)
     code, err = await failed(f"--kubeconfig={clerk}", env=kubectl.env)
     assert (code, err.count("\n")) == (1, 1)
     assert 'sharder-1 leads: "clerk" may not get pods in namespace ringleader-system' in err
@@ -318,25 +320,25 @@ async def in_the_cluster(plane: RealPlane, client: Client, name: str) -> AsyncIt
 
 
 async def test_in_the_cluster_the_pods_address_is_asked_with_the_accounts_token(
-    plane: RealPlane, ground: Ground
+    plane: RealPlane, env: SharderEnvironment
 ) -> None:
     """A Lease of that name in another namespace, however new, gets no token."""
     address = own_address()
     async with AsyncExitStack() as stack:
         state = state_of(websites=Scene(["web-0"]))
         sharder = await stack.enter_async_context(
-            published(state, reviews=Reviews(ground.client), bind="0.0.0.0")
+            published(state, reviews=Reviews(env.client), bind="0.0.0.0")
         )
-        own = await stack.enter_async_context(in_the_cluster(plane, ground.client, "dashboard"))
-        poor = await stack.enter_async_context(in_the_cluster(plane, ground.client, "poor"))
-        await pod(ground.client, "sharder-1", port=sharder.port, address=address)
-        await elect(ground.client, "sharder-1")
-        await pod(ground.client, "sharder-9", port=1, address=address, namespace="elsewhere")
-        await elect(ground.client, "sharder-9", namespace="elsewhere")
+        own = await stack.enter_async_context(in_the_cluster(plane, env.client, "dashboard"))
+        poor = await stack.enter_async_context(in_the_cluster(plane, env.client, "poor"))
+        await pod(env.client, "sharder-1", port=sharder.port, address=address)
+        await elect(env.client, "sharder-1")
+        await pod(env.client, "sharder-9", port=1, address=address, namespace="elsewhere")
+        await elect(env.client, "sharder-9", namespace="elsewhere")
         pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
         for name, rules in (("dashboard", (LEASE_RULE, pods, LIVE_RULE)), ("poor", (LEASE_RULE, pods))):
             account = {"kind": "ServiceAccount", "name": name, "namespace": SYSTEM}
-            await grant(ground.client, f"account-{name}", account, *rules)
+            await grant(env.client, f"account-{name}", account, *rules)
         async with at_pod_address(own, timeout_s=10) as endpoint:
             await endpoint.check()
             assert endpoint.value == f"{SYSTEM}/sharder-1"
@@ -345,8 +347,8 @@ async def test_in_the_cluster_the_pods_address_is_asked_with_the_accounts_token(
                 await endpoint.check()
 
 
-async def test_a_leader_that_does_not_renew_leads_no_more(ground: Ground) -> None:
-    await elect(ground.client, "sharder-1", seconds=1)
+async def test_a_leader_that_does_not_renew_leads_no_more(env: SharderEnvironment) -> None:
+    await elect(env.client, "sharder-1", seconds=1)
     await asyncio.sleep(4)
     with pytest.raises(NoLeader, match="no sharder leads, sharder-1 led last"):
-        await find_leader(ground.client, timeout_s=10)
+        await find_leader(env.client, timeout_s=10)

@@ -17,7 +17,7 @@ from ringleader.dashboard.endpoint import SharderEndpoint
 from ringleader.dashboard.leader import Way, at_url
 from sharder.live import stream
 from tests.ringleader.dashboard.scenes import NO_QUESTIONS, Leaders, dashboard_over, shown
-from tests.sharder.io.ground import running
+from tests.sharder.io.environment import running
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import Events, get, listening, published
 

@@ -24,7 +24,7 @@ from sharder.admission.certificate_manager import server_context
 from sharder.admission.certificates import make_authority, make_serving
 from tests.sharder.admission.reviews import answered, review, website
 from tests.sharder.admission.webhook_environment import HOST, WebhookEnvironment, free_port
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, eventually
+from tests.sharder.io.environment import KEYS, RING, WEBSITES, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 SHARDS = {"web-a-00000001", "web-b-00000001"}

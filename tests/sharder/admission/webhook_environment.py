@@ -34,12 +34,12 @@ from sharder.admission.webhook_configuration import CONFIGURATIONS, configuratio
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
 from tests.sharder.admission.reviews import website
-from tests.sharder.io.ground import (
+from tests.sharder.io.environment import (
     CONFIGMAPS,
     KEYS,
     RING,
     WEBSITES,
-    Ground,
+    SharderEnvironment,
     running,
     sharder_context,
     wait_until,
@@ -79,8 +79,8 @@ class Server:
         return cast(dict[str, Any], json.loads(answer.partition(b"\r\n\r\n")[2]))
 
 
-class WebhookEnvironment(Ground):
-    """`Ground` on a real control plane, with sharders that serve the webhook."""
+class WebhookEnvironment(SharderEnvironment):
+    """`SharderEnvironment` on a real control plane, with sharders that serve the webhook."""
 
     def __init__(self, plane: RealPlane, client: Client) -> None:
         super().__init__(cast(EmbeddedPlane, plane), client)

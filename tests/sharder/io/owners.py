@@ -15,7 +15,7 @@ from kubeio.patch import JsonPatch
 from kubeio.protocol import is_shard_name
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Changed, Listed, Reflector
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, running
+from tests.sharder.io.environment import KEYS, WEBSITES, SharderEnvironment, running
 
 SHARD = json_pointer("metadata", "labels", KEYS.shard)
 DRAIN = json_pointer("metadata", "labels", KEYS.drain)
@@ -25,13 +25,13 @@ RETRY_S = 0.2
 class Owners:
     """Acknowledge every drain label as the object's owner would (protocol, section 5.4)."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, env: SharderEnvironment) -> None:
+        self._env = env
         self._slots = asyncio.Semaphore(16)
 
     async def run(self) -> None:
         drains = Reflector(
-            ListerWatcher(self._ground.client, WEBSITES, label_selector=KEYS.drain, metadata_only=True),
+            ListerWatcher(self._env.client, WEBSITES, label_selector=KEYS.drain, metadata_only=True),
             clock=SystemClock(),
             rng=random.Random(3),
         )
@@ -52,7 +52,7 @@ class Owners:
             while True:
                 try:
                     patch = await self._answer(meta)
-                    await self._ground.client.patch(
+                    await self._env.client.patch(
                         WEBSITES, meta.name, patch, namespace=meta.namespace, type=bytes, metadata_only=True
                     )
                 except (Invalid, Conflict, NotFound):
@@ -75,13 +75,13 @@ class Owners:
         if not is_shard_name(name):
             return False
         try:
-            return (await self._ground.leases.get(name)).spec.holder_identity == name
+            return (await self._env.leases.get(name)).spec.holder_identity == name
         except NotFound:
             return False
 
 
 @asynccontextmanager
-async def owners_that_pass_on(ground: Ground) -> AsyncIterator[None]:
+async def owners_that_pass_on(env: SharderEnvironment) -> AsyncIterator[None]:
     """All owners answer all drain labels until the block ends."""
-    async with running(Owners(ground).run()):
+    async with running(Owners(env).run()):
         yield

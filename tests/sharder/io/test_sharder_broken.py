@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from devcluster.faults import Fault
-from tests.sharder.io.ground import (
+from tests.sharder.io.environment import (
     CONFIGMAPS,
     KEYS,
     ONLY_SECRETS,
     SECRETS,
     SITES_WITH_PAGES,
-    Ground,
+    SharderEnvironment,
     belonging_to,
     eventually,
 )
@@ -19,50 +19,48 @@ WORDS = "conversion webhook for v1, Kind=Secret failed: connection refused"
 
 
 async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_the_others_go_on(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await ground.plane.faults.add(
+    await env.plane.faults.add(
         Fault(what="error", code=500, user="sharder-1", verb="patch", resource="secrets", message=WORDS)
     )
-    await ground.ring(resources=[*ONLY_SECRETS, SITES_WITH_PAGES])
-    await ground.shard("a")
+    await env.ring(resources=[*ONLY_SECRETS, SITES_WITH_PAGES])
+    await env.shard("a")
     for number in range(100):
-        await ground.make(SECRETS, f"secret-{number}")
-    async with ground.sharder():
+        await env.make(SECRETS, f"secret-{number}")
+    async with env.sharder():
         reported = "patch secrets in namespace default: "
-        await ground.until_condition("Ready", reason="ResourceFails", says=reported, within_s=25)
-        await ground.until_condition("Ready", reason="ResourceFails", says=WORDS)
-        (before,) = [fault.hits for fault in await ground.plane.faults.active()]
-        await ground.site("one")
-        await eventually(ground.owners, lambda owners: owners["one"] != "")
-        (after,) = [fault.hits for fault in await ground.plane.faults.active()]
+        await env.until_condition("Ready", reason="ResourceFails", says=reported, within_s=25)
+        await env.until_condition("Ready", reason="ResourceFails", says=WORDS)
+        (before,) = [fault.hits for fault in await env.plane.faults.active()]
+        await env.site("one")
+        await eventually(env.owners, lambda owners: owners["one"] != "")
+        (after,) = [fault.hits for fault in await env.plane.faults.active()]
         assert after - before <= 3, "one in five seconds"
-        await ground.plane.faults.clear()
-        await eventually(
-            lambda: ground.owners(SECRETS), lambda owners: "" not in owners.values(), within_s=25
-        )
-        await ground.until_condition("Ready", status="True", within_s=25)
+        await env.plane.faults.clear()
+        await eventually(lambda: env.owners(SECRETS), lambda owners: "" not in owners.values(), within_s=25)
+        await env.until_condition("Ready", status="True", within_s=25)
 
 
 async def test_a_resource_that_cannot_be_listed_stops_neither_take_over_nor_rebalancing(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await ground.plane.faults.add(
+    await env.plane.faults.add(
         Fault(what="error", code=500, user="sharder-1", verb="list", resource="secrets", message=WORDS)
     )
-    await ground.ring(resources=[*ONLY_SECRETS, SITES_WITH_PAGES])
-    await ground.join("abc")
+    await env.ring(resources=[*ONLY_SECRETS, SITES_WITH_PAGES])
+    await env.join("abc")
     misplaced = belonging_to("b", "abc", 1)[0]
-    await ground.site(misplaced, labels={KEYS.shard: "a-00000001"})
-    await ground.make(CONFIGMAPS, "page")
+    await env.site(misplaced, labels={KEYS.shard: "a-00000001"})
+    await env.make(CONFIGMAPS, "page")
     orphan = belonging_to("c", "abc", 1)[0]
-    await ground.site(orphan)
-    async with owners_that_pass_on(ground), ground.sharder():
-        await eventually(ground.owners, {misplaced: "b-00000001", orphan: "c-00000001"}, within_s=25)
-        await ground.shards[2].fall_silent()
-        await eventually(ground.owners, lambda owners: owners[orphan] in ("a-00000001", "b-00000001"))
-        await ground.until_condition("Ready", reason="ResourceFails", says=WORDS, within_s=25)
-        await ground.plane.faults.clear()
-        await ground.make(SECRETS, "late")
-        await eventually(lambda: ground.owners(SECRETS), lambda owners: owners["late"] != "", within_s=25)
-        await ground.until_condition("Ready", status="True", within_s=25)
+    await env.site(orphan)
+    async with owners_that_pass_on(env), env.sharder():
+        await eventually(env.owners, {misplaced: "b-00000001", orphan: "c-00000001"}, within_s=25)
+        await env.shards[2].fall_silent()
+        await eventually(env.owners, lambda owners: owners[orphan] in ("a-00000001", "b-00000001"))
+        await env.until_condition("Ready", reason="ResourceFails", says=WORDS, within_s=25)
+        await env.plane.faults.clear()
+        await env.make(SECRETS, "late")
+        await eventually(lambda: env.owners(SECRETS), lambda owners: owners["late"] != "", within_s=25)
+        await env.until_condition("Ready", status="True", within_s=25)

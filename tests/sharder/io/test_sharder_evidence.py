@@ -12,7 +12,7 @@ from kubeio.errors import KubeError
 from kubeio.models import Lease, LeaseSpec, Meta
 from sharder.membership.controller import MembershipController
 from sharder.ringspec.scope import EVERYWHERE
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground
+from tests.sharder.io.environment import KEYS, RING, WEBSITES, SharderEnvironment
 from tests.sharder.pure.lease_simulation import make_spec
 
 LEASES = {
@@ -23,13 +23,13 @@ LEASES = {
 }
 
 
-async def make_controller(ground: Ground) -> MembershipController:
+async def make_controller(env: SharderEnvironment) -> MembershipController:
     for name, (ring, holder) in LEASES.items():
         meta = Meta(name=name, labels={KEYS.ring_label: ring})
-        await ground.leases.create(Lease(meta, LeaseSpec(holder, 15)))
+        await env.leases.create(Lease(meta, LeaseSpec(holder, 15)))
     return MembershipController(
-        ground.client,
-        ground.client,
+        env.client,
+        env.client,
         make_spec(name=RING, lease_namespace="default"),
         [WEBSITES],
         identity="sharder",
@@ -39,16 +39,16 @@ async def make_controller(ground: Ground) -> MembershipController:
     )
 
 
-async def test_a_read_of_a_few_leases_shows_what_the_read_of_all_shows(ground: Ground) -> None:
-    membership = await make_controller(ground)
+async def test_a_read_of_a_few_leases_shows_what_the_read_of_all_shows(env: SharderEnvironment) -> None:
+    membership = await make_controller(env)
     assert (await membership.reads.evidence()).held == {"held"}
     assert (await membership.reads.evidence_of([*LEASES, "missing"])).held == {"held"}
     assert (await membership.reads.evidence_of(["released"])).held == frozenset()
 
 
-async def test_a_read_of_a_few_leases_of_which_one_fails_is_no_evidence(ground: Ground) -> None:
-    membership = await make_controller(ground)
-    await ground.plane.faults.add(
+async def test_a_read_of_a_few_leases_of_which_one_fails_is_no_evidence(env: SharderEnvironment) -> None:
+    membership = await make_controller(env)
+    await env.plane.faults.add(
         Fault(what="error", resource="leases.coordination.k8s.io", verb="get", code=500)
     )
     with pytest.raises(KubeError):

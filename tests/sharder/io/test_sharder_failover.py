@@ -22,7 +22,15 @@ from kubeio.clock import SystemClock
 from kubeio.errors import NotFound
 from ringleader.testing.commands import FleetSpec, sharder_command
 from ringleader.testing.process import Process, start_process
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, eventually, places, wait_until
+from tests.sharder.io.environment import (
+    KEYS,
+    RING,
+    WEBSITES,
+    SharderEnvironment,
+    eventually,
+    places,
+    wait_until,
+)
 from tests.sharder.io.owners import owners_that_pass_on
 
 pytestmark = pytest.mark.timeout(300)
@@ -37,8 +45,8 @@ SLOW = Fault(what="latency", verb="patch", resource="websites.example.com", dela
 class Sharders:
     """Two sharder processes; whoever ends is started again."""
 
-    def __init__(self, ground: Ground, directory: Path, tasks: asyncio.TaskGroup) -> None:
-        self._ground = ground
+    def __init__(self, env: SharderEnvironment, directory: Path, tasks: asyncio.TaskGroup) -> None:
+        self._env = env
         self._directory = directory
         self._tasks = tasks
         self._spec = FleetSpec(ring=RING, lease_namespace="default", lease_s=3)
@@ -51,7 +59,7 @@ class Sharders:
         command = sharder_command(
             self._spec,
             identity=name,
-            kubeconfig=await self._ground.plane.kubeconfig_for(name),
+            kubeconfig=await self._env.plane.kubeconfig_for(name),
             ports=self._directory / f"{name}.port",
         )
         log = self._directory / f"{name}.log"
@@ -69,7 +77,7 @@ class Sharders:
     async def leader(self) -> str:
         async def leads() -> str:
             with suppress(NotFound):
-                holder = (await self._ground.leases.get(ELECTION)).spec.holder_identity or ""
+                holder = (await self._env.leases.get(ELECTION)).spec.holder_identity or ""
                 return holder if holder in self.running else ""
             return ""
 
@@ -95,9 +103,9 @@ class Sharders:
 
 
 @asynccontextmanager
-async def two_sharders(ground: Ground, directory: Path) -> AsyncIterator[Sharders]:
+async def two_sharders(env: SharderEnvironment, directory: Path) -> AsyncIterator[Sharders]:
     async with asyncio.TaskGroup() as tasks:
-        sharders = Sharders(ground, directory, tasks)
+        sharders = Sharders(env, directory, tasks)
         try:
             await sharders.start()
             await sharders.start()
@@ -109,20 +117,20 @@ async def two_sharders(ground: Ground, directory: Path) -> AsyncIterator[Sharder
 class Judge:
     """Reads the server's log of writes, phase by phase: one phase is one set of members."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, env: SharderEnvironment) -> None:
+        self._env = env
         self._seen = 0
 
     def fresh(self) -> list[Write]:
         """Accepted changes of the owner since the last phase ended."""
-        return [write for write in self._ground.plane.writes()[self._seen :] if changes_owner(write)]
+        return [write for write in self._env.plane.writes()[self._seen :] if changes_owner(write)]
 
     def end_phase(self) -> Counter[str]:
         """Every object changed its owner at most once in it; gives how often each did."""
         changes = Counter(write.name for write in self.fresh())
         twice = {name: count for name, count in changes.items() if count > 1}
         assert not twice, f"changed their owner more than once under one ring: {twice}"
-        self._seen = len(self._ground.plane.writes())
+        self._seen = len(self._env.plane.writes())
         return changes
 
     async def reached(self, changed: int) -> None:
@@ -141,12 +149,12 @@ def changes_owner(write: Write) -> bool:
     return write.labels_after.get(KEYS.shard) != before
 
 
-async def create_sites(ground: Ground, count: int) -> list[str]:
+async def create_sites(env: SharderEnvironment, count: int) -> list[str]:
     slots = asyncio.Semaphore(32)
 
     async def create(name: str) -> None:
         async with slots:
-            await ground.site(name)
+            await env.site(name)
 
     names = [f"site-{number}" for number in range(count)]
     async with asyncio.TaskGroup() as tasks:
@@ -156,36 +164,36 @@ async def create_sites(ground: Ground, count: int) -> list[str]:
 
 
 async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves_twice(
-    ground: Ground, tmp_path: Path
+    env: SharderEnvironment, tmp_path: Path
 ) -> None:
     rng = random.Random(OBJECTS)
-    await ground.ring(maxInFlight=200, settleSeconds=1, maxLeaseDurationSeconds=10)
-    shards = {member: await ground.shard(member, duration_s=6) for member in ("a", "b", "c")}
-    names = await create_sites(ground, OBJECTS)
-    judge = Judge(ground)
-    await ground.plane.faults.add(SLOW)
-    async with two_sharders(ground, tmp_path) as sharders, owners_that_pass_on(ground):
+    await env.ring(maxInFlight=200, settleSeconds=1, maxLeaseDurationSeconds=10)
+    shards = {member: await env.shard(member, duration_s=6) for member in ("a", "b", "c")}
+    names = await create_sites(env, OBJECTS)
+    judge = Judge(env)
+    await env.plane.faults.add(SLOW)
+    async with two_sharders(env, tmp_path) as sharders, owners_that_pass_on(env):
         # Everything is new: the leader dies at two points of the first assignment.
         for point in sorted(rng.sample(range(OBJECTS // 10, OBJECTS * 9 // 10), 2)):
             await judge.reached(point)
             await sharders.kill_leader()
             judge.assert_unfinished(OBJECTS)
-        await eventually(ground.owners, places("abc", names), within_s=120)
+        await eventually(env.owners, places("abc", names), within_s=120)
         assert len(judge.end_phase()) == OBJECTS
 
         # One joins: the leader is suspended while objects are handed over, and wakes when all is done.
-        shards["d"] = await ground.shard("d", duration_s=6)
+        shards["d"] = await env.shard("d", duration_s=6)
         moving = sum(owner == "d-00000001" for owner in places("abcd", names).values())
         await judge.reached(rng.randrange(moving // 10, moving * 9 // 10))
         asleep = await sharders.suspend_leader()
         judge.assert_unfinished(moving)
-        await eventually(ground.owners, places("abcd", names), within_s=120)
+        await eventually(env.owners, places("abcd", names), within_s=120)
         await sharders.leader()  # another one: it woke too late
         asleep.wake()
         await wait_until(lambda: asleep.ended_at is not None, within_s=20)
         assert asleep.exit_code != 0, "it lost its leadership and says so"
         await asyncio.sleep(2)
-        assert await ground.owners() == places("abcd", names)
+        assert await env.owners() == places("abcd", names)
         assert len(judge.end_phase()) == moving
 
         # One dies: the leader dies while its objects are taken over.
@@ -194,7 +202,7 @@ async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves
         await judge.reached(rng.randrange(lost // 10, lost * 9 // 10))
         await sharders.kill_leader()
         judge.assert_unfinished(lost)
-        await eventually(ground.owners, places("acd", names), within_s=120)
-        await ground.until_balanced(within_s=30)
+        await eventually(env.owners, places("acd", names), within_s=120)
+        await env.until_balanced(within_s=30)
         changes = judge.end_phase()
         assert len(changes) >= lost

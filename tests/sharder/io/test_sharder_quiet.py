@@ -7,24 +7,31 @@ import asyncio
 from structlog.testing import capture_logs
 
 from devcluster.faults import Fault
-from tests.sharder.io.ground import Ground, belonging_to, eventually, is_balanced, places, wait_until
+from tests.sharder.io.environment import (
+    SharderEnvironment,
+    belonging_to,
+    eventually,
+    is_balanced,
+    places,
+    wait_until,
+)
 from tests.sharder.io.owners import owners_that_pass_on
 
 OBJECTS = 200
 
 
-async def test_the_log_of_a_rebalance_fits_on_a_page(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    await ground.sites(OBJECTS)
+async def test_the_log_of_a_rebalance_fits_on_a_page(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    await env.sites(OBJECTS)
     expected = places("ab", [f"site-{n}" for n in range(OBJECTS)])
     with capture_logs() as lines:
-        async with ground.sharder(), owners_that_pass_on(ground):
-            await ground.until_balanced()
-            await ground.shard("b")
+        async with env.sharder(), owners_that_pass_on(env):
+            await env.until_balanced()
+            await env.shard("b")
 
             async def moved() -> bool:
-                return await ground.owners() == expected and await is_balanced(ground)
+                return await env.owners() == expected and await is_balanced(env)
 
             await wait_until(moved, within_s=20)
     reported = [line for line in lines if line["log_level"] != "debug"]
@@ -33,41 +40,43 @@ async def test_the_log_of_a_rebalance_fits_on_a_page(ground: Ground) -> None:
     assert {"ring changed", "ring converged"} <= {line["event"] for line in reported}
 
 
-async def test_an_owner_that_is_late_with_many_handoffs_is_named_once(ground: Ground) -> None:
-    await ground.ring(drainTimeoutSeconds=1, maxInFlight=3)
-    stuck = await ground.shard("a")
+async def test_an_owner_that_is_late_with_many_handoffs_is_named_once(env: SharderEnvironment) -> None:
+    await env.ring(drainTimeoutSeconds=1, maxInFlight=3)
+    stuck = await env.shard("a")
     names = belonging_to("b", "ab", 12)
-    await ground.sites_of(stuck, names)
-    await ground.shard("b")
+    await env.sites_of(stuck, names)
+    await env.shard("b")
     with capture_logs() as lines:
-        async with ground.sharder():
-            await eventually(ground.drains, lambda drains: set(drains) == set(names), within_s=20)
-            await ground.until_condition("DrainStuck", says=f"{stuck.name} (12)")
-            await ground.acknowledge_all()
-            await ground.until_balanced(within_s=20)
-            assert (await ground.condition("DrainStuck"))["status"] == "False"
+        async with env.sharder():
+            await eventually(env.drains, lambda drains: set(drains) == set(names), within_s=20)
+            await env.until_condition("DrainStuck", says=f"{stuck.name} (12)")
+            await env.acknowledge_all()
+            await env.until_balanced(within_s=20)
+            assert (await env.condition("DrainStuck"))["status"] == "False"
     late = [line for line in lines if line["event"] == "handoffs overdue"]
     assert [line["shard"] for line in late] == [stuck.name]
     assert any(line["event"] == "handoffs no longer overdue" for line in lines)
 
 
-async def test_a_handoff_that_ended_while_no_watch_showed_it_is_not_late_for_ever(ground: Ground) -> None:
+async def test_a_handoff_that_ended_while_no_watch_showed_it_is_not_late_for_ever(
+    env: SharderEnvironment,
+) -> None:
     """Asked for and answered behind a dead watch, and then the server forgot what happened."""
-    await ground.ring(drainTimeoutSeconds=2)
-    a = await ground.shard("a")
+    await env.ring(drainTimeoutSeconds=2)
+    a = await env.shard("a")
     names = belonging_to("b", "ab", 3)
-    await ground.sites_of(a, names)
-    async with ground.sharder():
-        await ground.until_balanced()
-        await ground.plane.faults.add(
+    await env.sites_of(a, names)
+    async with env.sharder():
+        await env.until_balanced()
+        await env.plane.faults.add(
             Fault(what="mute_watches", resource="websites.example.com", user="sharder-1")
         )
-        await ground.shard("b")
-        await eventually(ground.drains, lambda drains: set(drains) == set(names))
-        await ground.acknowledge_all()
-        await ground.plane.faults.clear()
-        await ground.plane.restart()
+        await env.shard("b")
+        await eventually(env.drains, lambda drains: set(drains) == set(names))
+        await env.acknowledge_all()
+        await env.plane.faults.clear()
+        await env.plane.restart()
         await asyncio.sleep(4.0)
-        await ground.until_balanced()
-        assert (await ground.condition("DrainStuck"))["status"] == "False"
-        assert (await ground.status())["inFlight"] == 0
+        await env.until_balanced()
+        assert (await env.condition("DrainStuck"))["status"] == "False"
+        assert (await env.status())["inFlight"] == 0

@@ -10,54 +10,56 @@ import pytest
 from devcluster.faults import Fault
 from kubeio.resource import CRDS, LEASES
 from tests.requests import requests_per_minute
-from tests.sharder.io.ground import KEYS, Ground
+from tests.sharder.io.environment import KEYS, SharderEnvironment
 
 USER = "sharder-1"
 SITES = "websites.example.com"
 LEASES_OF = "leases.coordination.k8s.io"
 
 
-def refuse(*, resource: str = "", verb: str = "", code: int) -> Callable[[Ground], Awaitable[object]]:
+def refuse(
+    *, resource: str = "", verb: str = "", code: int
+) -> Callable[[SharderEnvironment], Awaitable[object]]:
     """The API server refuses requests of the sharder."""
-    return lambda ground: ground.plane.faults.add(
+    return lambda env: env.plane.faults.add(
         Fault(what="error", user=USER, resource=resource, verb=verb, code=code)
     )
 
 
-async def nothing(ground: Ground) -> None:
+async def nothing(env: SharderEnvironment) -> None:
     """At rest."""
 
 
-async def delete_leases(ground: Ground) -> None:
+async def delete_leases(env: SharderEnvironment) -> None:
     """The lease namespace is gone: what was in it, and the right to create in it."""
-    await ground.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="write", code=404))
-    for shard in ground.shards:
+    await env.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="write", code=404))
+    for shard in env.shards:
         await shard.fall_silent()
-        await ground.client.delete(LEASES, shard.name, namespace="default")
+        await env.client.delete(LEASES, shard.name, namespace="default")
 
 
-async def delete_ring_definition(ground: Ground) -> None:
-    await ground.client.delete(CRDS, "controllerrings.ringleader.dev")
+async def delete_ring_definition(env: SharderEnvironment) -> None:
+    await env.client.delete(CRDS, "controllerrings.ringleader.dev")
 
 
-async def delete_site_definition(ground: Ground) -> None:
-    await ground.client.delete(CRDS, "websites.example.com")
+async def delete_site_definition(env: SharderEnvironment) -> None:
+    await env.client.delete(CRDS, "websites.example.com")
 
 
-async def forge(ground: Ground) -> None:
+async def forge(env: SharderEnvironment) -> None:
     """Names that nobody has, and a policy against tombstones."""
-    await ground.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="create", code=422))
+    await env.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="create", code=422))
     for number in range(30):
-        await ground.site(f"forged-{number}", labels={KEYS.shard: f"nobody-{number}"})
+        await env.site(f"forged-{number}", labels={KEYS.shard: f"nobody-{number}"})
 
 
-async def lock(ground: Ground) -> None:
+async def lock(env: SharderEnvironment) -> None:
     """Objects without an owner that no patch may change."""
-    await ground.plane.faults.add(Fault(what="error", user=USER, resource=SITES, verb="patch", code=422))
-    await ground.sites(20, first=100)
+    await env.plane.faults.add(Fault(what="error", user=USER, resource=SITES, verb="patch", code=422))
+    await env.sites(20, first=100)
 
 
-WRONG: dict[str, tuple[Callable[[Ground], Awaitable[object]], float]] = {
+WRONG: dict[str, tuple[Callable[[SharderEnvironment], Awaitable[object]], float]] = {
     "rest": (nothing, 600),
     "lease-namespace-deleted": (delete_leases, 1500),
     "leases-403": (refuse(resource=LEASES_OF, code=403), 1500),
@@ -80,13 +82,13 @@ EVERYDAY = ("rest", "leases-500", "everything-503")
 @pytest.mark.parametrize(
     "wrong", [wrong if wrong in EVERYDAY else pytest.param(wrong, marks=pytest.mark.slow) for wrong in WRONG]
 )
-async def test_nothing_that_is_wrong_makes_a_sharder_loop(ground: Ground, wrong: str) -> None:
+async def test_nothing_that_is_wrong_makes_a_sharder_loop(env: SharderEnvironment, wrong: str) -> None:
     do_it, at_most = WRONG[wrong]
-    await ground.ring()
-    await ground.join("abc")
-    await ground.sites(20)
-    async with ground.sharder(USER):
-        await ground.until_balanced()
+    await env.ring()
+    await env.join("abc")
+    await env.sites(20)
+    async with env.sharder(USER):
+        await env.until_balanced()
         await asyncio.sleep(1)
-        await do_it(ground)
-        assert await requests_per_minute(ground.plane, USER) <= at_most
+        await do_it(env)
+        assert await requests_per_minute(env.plane, USER) <= at_most

@@ -22,11 +22,11 @@ from sharder.metrics import SharderMetrics
 from sharder.rings.ring_file import FileRing, RingFile
 from sharder.rings.store import RECORD, record_name
 from sharder.ringspec.scope import Scope
-from tests.sharder.io.ground import (
+from tests.sharder.io.environment import (
     KEYS,
     RING,
     WEBSITES,
-    Ground,
+    SharderEnvironment,
     eventually,
     running,
     sharder_context,
@@ -54,8 +54,8 @@ def ring(name: str = RING, **spec: object) -> str:
 class Place:
     """A ring file, an API server without ControllerRings, and what the sharder's metrics say."""
 
-    def __init__(self, ground: Ground, path: Path) -> None:
-        self.ground = ground
+    def __init__(self, env: SharderEnvironment, path: Path) -> None:
+        self.env = env
         self.path = path
         self.registry = CollectorRegistry()
         self.metrics = SharderMetrics(self.registry)
@@ -66,8 +66,8 @@ class Place:
         self, *namespaces: str, identity: str = "sharder-1", release: bool = False
     ) -> AsyncIterator[FileRing]:
         """A sharder that leads the ring of the file, under an account that may not touch ControllerRings."""
-        user = await self.ground.plane.kubeconfig_for(identity)
-        await self.ground.plane.faults.add(
+        user = await self.env.plane.kubeconfig_for(identity)
+        await self.env.plane.faults.add(
             Fault(what="error", code=403, user=identity, resource=CONTROLLER_RINGS.group_resource)
         )
         async with Client(load_cluster(kubeconfig=str(user))) as client:
@@ -80,7 +80,7 @@ class Place:
     async def record(self) -> Mapping[str, object]:
         """What the sharder remembers of the ring; nothing before it wrote something down."""
         try:
-            lease = await self.ground.leases.get(record_name(RING))
+            lease = await self.env.leases.get(record_name(RING))
         except NotFound:
             return {}
         found = msgspec.json.decode(lease.metadata.annotations[RECORD], type=dict[str, object])
@@ -97,7 +97,7 @@ class Place:
         """Owner of each website, by namespace and name."""
         return {
             str(item.meta.key): item.meta.labels.get(KEYS.shard, "")
-            async for page in self.ground.client.pages(WEBSITES, metadata_only=True)
+            async for page in self.env.client.pages(WEBSITES, metadata_only=True)
             for item in page.objects
         }
 
@@ -106,12 +106,12 @@ class Place:
 
 
 @pytest.fixture
-async def place(ground: Ground, tmp_path: Path) -> Place:
-    """The ground without the ControllerRing resource; namespaces team-a and team-b."""
-    await ground.client.delete(CRDS, f"{CONTROLLER_RINGS.plural}.{CONTROLLER_RINGS.group}")
+async def place(env: SharderEnvironment, tmp_path: Path) -> Place:
+    """The environment without the ControllerRing resource; namespaces team-a and team-b."""
+    await env.client.delete(CRDS, f"{CONTROLLER_RINGS.plural}.{CONTROLLER_RINGS.group}")
     for name in ("team-a", "team-b"):
-        await ground.namespace(name, {})
-    return Place(ground, tmp_path / "ring.yaml")
+        await env.namespace(name, {})
+    return Place(env, tmp_path / "ring.yaml")
 
 
 async def owned(place: Place, name: str, owner: str = "a-00000001") -> None:
@@ -127,7 +127,7 @@ async def refused_for(place: Place, words: str) -> None:
 
 async def asked_to_give_up(place: Place, namespace: str) -> None:
     await eventually(
-        lambda: place.ground.client.list_page(WEBSITES, namespace=namespace),
+        lambda: place.env.client.list_page(WEBSITES, namespace=namespace),
         lambda found: found.objects[0].meta.labels.get(KEYS.drain) == "",
     )
 
@@ -139,13 +139,13 @@ async def until_places(place: Place, *states: str) -> None:
 
 
 async def test_objects_of_the_named_namespaces_are_assigned_and_no_others(place: Place) -> None:
-    await place.ground.shard("a")
+    await place.env.shard("a")
     for namespace in ("default", "team-a", "team-b"):
-        await place.ground.site("one", namespace=namespace)
+        await place.env.site("one", namespace=namespace)
     async with place.sharder("team-a", "team-b"):
         await owned(place, "team-a/one")
         await owned(place, "team-b/one")
-        await place.ground.site("late", namespace="team-b")
+        await place.env.site("late", namespace="team-b")
         await owned(place, "team-b/late")
         await eventually(
             lambda: place.condition("Balanced"), lambda condition: condition.get("status") == "True"
@@ -154,21 +154,21 @@ async def test_objects_of_the_named_namespaces_are_assigned_and_no_others(place:
 
 
 async def test_a_dead_shard_s_objects_move_in_every_namespace(place: Place) -> None:
-    a = await place.ground.shard("a")
-    await place.ground.shard("b")
+    a = await place.env.shard("a")
+    await place.env.shard("b")
     for number in range(6):
         for namespace in ("team-a", "team-b"):
-            await place.ground.site(f"site-{number}", namespace=namespace, labels={KEYS.shard: a.name})
+            await place.env.site(f"site-{number}", namespace=namespace, labels={KEYS.shard: a.name})
     async with place.sharder("team-a", "team-b"):
         await a.release()
         await eventually(place.owners, lambda owners: set(owners.values()) == {"b-00000001"})
 
 
 async def test_an_edit_of_the_file_is_worked_at_once(place: Place) -> None:
-    await place.ground.shard("a")
-    await place.ground.shard("b")
+    await place.env.shard("a")
+    await place.env.shard("b")
     async with place.sharder("team-a"):
-        await place.ground.site("one", namespace="team-a")
+        await place.env.site("one", namespace="team-a")
         await until_places(place, "filled", "filled")
         place.path.write_text(ring(members={"a": {"cordoned": True}}))
         await until_places(place, "none", "filled")
@@ -187,32 +187,32 @@ BROKEN = {
 
 
 async def test_a_broken_edit_is_logged_and_the_last_good_version_goes_on(place: Place) -> None:
-    await place.ground.shard("a")
+    await place.env.shard("a")
     async with place.sharder("team-a"):
         for number, (what, broken) in enumerate(BROKEN.items()):
             place.path.write_text(ring(settleSeconds=0.3 + number / 10))
             await wait_until(lambda: place.measured("ringleader_ring_file_refused") == 0)
             place.path.write_text(broken)
             await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
-            await place.ground.site(what, namespace="team-a")
+            await place.env.site(what, namespace="team-a")
             await owned(place, f"team-a/{what}")
 
 
 async def test_a_file_that_goes_away_changes_nothing(place: Place) -> None:
-    await place.ground.shard("a")
+    await place.env.shard("a")
     async with place.sharder("team-a"):
-        await place.ground.site("one", namespace="team-a")
+        await place.env.site("one", namespace="team-a")
         await owned(place, "team-a/one")
         place.path.unlink()
         await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
-        await place.ground.site("two", namespace="team-a")
+        await place.env.site("two", namespace="team-a")
         await owned(place, "team-a/two")
 
 
 async def test_what_is_immutable_is_remembered_over_restarts(place: Place) -> None:
-    await place.ground.shard("a")
+    await place.env.shard("a")
     async with place.sharder("team-a"):
-        await place.ground.site("one", namespace="team-a")
+        await place.env.site("one", namespace="team-a")
         await owned(place, "team-a/one")
     place.path.write_text(ring(labelDomain="other.example.com"))
     async with place.sharder("team-a", identity="sharder-2"):
@@ -220,22 +220,22 @@ async def test_what_is_immutable_is_remembered_over_restarts(place: Place) -> No
 
 
 async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place: Place) -> None:
-    a = await place.ground.shard("a")
+    a = await place.env.shard("a")
     for namespace in ("team-a", "team-b"):
-        await place.ground.site("one", namespace=namespace)
+        await place.env.site("one", namespace=namespace)
     async with place.sharder("team-a", "team-b"):
         await owned(place, "team-b/one")
     async with place.sharder("team-a", identity="sharder-2"):
         await asked_to_give_up(place, "team-b")
         gone = {"metadata": {"labels": {KEYS.shard: None, KEYS.drain: None}}}
-        await place.ground.patch(WEBSITES, "one", gone, namespace="team-b")
+        await place.env.patch(WEBSITES, "one", gone, namespace="team-b")
         await eventually(place.record, lambda record: record["namespaces"] == ["team-a"])
         assert await place.owners() == {"team-a/one": a.name, "team-b/one": ""}
 
 
 async def test_release_gives_every_object_up_and_ends(place: Place) -> None:
-    a = await place.ground.shard("a")
-    await place.ground.site("one", namespace="team-a")
+    a = await place.env.shard("a")
+    await place.env.site("one", namespace="team-a")
     async with place.sharder("team-a"):
         await owned(place, "team-a/one")
     async with place.sharder("team-a", identity="sharder-2", release=True) as work:
@@ -244,16 +244,16 @@ async def test_release_gives_every_object_up_and_ends(place: Place) -> None:
         await a.release()
         await wait_until(work.ended.is_set, within_s=20)
     assert (await place.owners())["team-a/one"] == ""
-    leases, _ = await place.ground.leases.list()
+    leases, _ = await place.env.leases.list()
     assert record_name(RING) not in [lease.metadata.name for lease in leases]
 
 
 async def test_events_are_written_where_the_ring_s_leases_are(place: Place) -> None:
-    await place.ground.shard("a")
+    await place.env.shard("a")
     async with place.sharder("team-a"):
 
         async def reported() -> bool:
-            found = await place.ground.client.request("GET", EVENTS.path(namespace="default"))
+            found = await place.env.client.request("GET", EVENTS.path(namespace="default"))
             regarding = [item["regarding"]["name"] for item in msgspec.json.decode(found.body)["items"]]
             return record_name(RING) in regarding
 

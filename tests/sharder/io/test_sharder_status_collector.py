@@ -14,11 +14,11 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import (
+from tests.sharder.io.environment import (
     CONFIGMAPS,
     KEYS,
     RING,
-    Ground,
+    SharderEnvironment,
     eventually,
     is_balanced,
     running,
@@ -29,10 +29,10 @@ from tests.sharder.io.owners import owners_that_pass_on
 
 
 @asynccontextmanager
-async def measured(ground: Ground) -> AsyncIterator[CollectorRegistry]:
+async def measured(env: SharderEnvironment) -> AsyncIterator[CollectorRegistry]:
     """A sharder that leads, and its registry."""
     registry = CollectorRegistry()
-    user = await ground.plane.kubeconfig_for("sharder-1")
+    user = await env.plane.kubeconfig_for("sharder-1")
     async with Client(load_cluster(kubeconfig=str(user))) as client:
         context = sharder_context(client, metrics=SharderMetrics(registry))
         rings = RingManager(context, names=())
@@ -49,23 +49,23 @@ def samples(registry: CollectorRegistry) -> list[Sample]:
     return [sample for metric in registry.collect() for sample in metric.samples]
 
 
-async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
-    await ground.ring()
-    a = await ground.shard("a")
-    await ground.sites(8)
-    async with measured(ground) as registry:
+async def test_moves_are_counted_by_their_reason(env: SharderEnvironment) -> None:
+    await env.ring()
+    a = await env.shard("a")
+    await env.sites(8)
+    async with measured(env) as registry:
         await wait_until(lambda: value(registry, "moves_total", reason="new") == 8)
-        await ground.shard("b")
+        await env.shard("b")
 
         async def passed_on() -> bool:
-            await ground.acknowledge_all()
-            return await is_balanced(ground) and len(set((await ground.owners()).values())) == 2
+            await env.acknowledge_all()
+            return await is_balanced(env) and len(set((await env.owners()).values())) == 2
 
         await wait_until(passed_on)
         drained = value(registry, "moves_total", reason="rebalance")
-        moved = list((await ground.owners()).values()).count("b-00000001")
+        moved = list((await env.owners()).values()).count("b-00000001")
         assert drained == moved > 0
-        left = list((await ground.owners()).values()).count(a.name)
+        left = list((await env.owners()).values()).count(a.name)
         await a.release()
         await wait_until(lambda: value(registry, "moves_total", reason="owner_dead") == left)
         assert value(registry, "object_writes_total", kind="Drain", outcome="done") == drained
@@ -76,61 +76,63 @@ async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
         await wait_until(lambda: value(registry, "shards", state="dead") == 1)
 
 
-async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    await ground.sites(3)
-    async with measured(ground) as registry:
+async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring()
+    await env.shard("a")
+    await env.sites(3)
+    async with measured(env) as registry:
         await wait_until(lambda: value(registry, "last_convergence_timestamp_seconds"))
-        await eventually(ground.status, lambda status: status.get("lastConvergence"))
-        last = (await ground.status())["lastConvergence"]
+        await eventually(env.status, lambda status: status.get("lastConvergence"))
+        last = (await env.status())["lastConvergence"]
         assert isinstance(last, dict)
         assert 0 <= last["durationSeconds"] < 10
         assert last["durationSeconds"] == round(value(registry, "last_convergence_seconds"), 3)
 
 
 async def test_the_last_rebalance_shows_how_many_objects_moved_without_what_follows_them(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await ground.ring()
-    a = await ground.shard("a")
+    await env.ring()
+    a = await env.shard("a")
     for number in range(7):
-        await ground.page(await ground.site(f"site-{number}"))
+        await env.page(await env.site(f"site-{number}"))
 
     async def passed_on(shard: str) -> bool:
-        for name in await ground.drains():
-            await ground.patch(CONFIGMAPS, name, {"metadata": {"labels": {KEYS.shard: shard}}})
-            await ground.acknowledge(name)
-        passed = list((await ground.owners()).values()).count(shard)
-        return 0 < passed == await ground.last_moved()
+        for name in await env.drains():
+            await env.patch(CONFIGMAPS, name, {"metadata": {"labels": {KEYS.shard: shard}}})
+            await env.acknowledge(name)
+        passed = list((await env.owners()).values()).count(shard)
+        return 0 < passed == await env.last_moved()
 
-    async with measured(ground):
-        await ground.until_balanced()
-        b = await ground.shard("b")
+    async with measured(env):
+        await env.until_balanced()
+        b = await env.shard("b")
         await wait_until(lambda: passed_on(b.name))
-        given = await ground.last_moved()
+        given = await env.last_moved()
         assert 0 < given < 7
         await a.release()
-        await eventually(ground.last_moved, 7 - given)
-        assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
+        await eventually(env.last_moved, 7 - given)
+        assert set((await env.owners(CONFIGMAPS)).values()) == {b.name}
 
 
 async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pauses_around_them(
-    ground: Ground,
+    env: SharderEnvironment,
 ) -> None:
-    await ground.ring(paused=True)
-    await ground.shard("a")
-    await ground.sites(12)
-    async with measured(ground), owners_that_pass_on(ground):
-        await ground.until_balanced()
-        await ground.shard("b")
-        await eventually(ground.status, lambda status: status.get("availableShards") == 2)
-        await ground.plane.faults.add(
+    await env.ring(paused=True)
+    await env.shard("a")
+    await env.sites(12)
+    async with measured(env), owners_that_pass_on(env):
+        await env.until_balanced()
+        await env.shard("b")
+        await eventually(env.status, lambda status: status.get("availableShards") == 2)
+        await env.plane.faults.add(
             Fault(what="latency", verb="list", resource="websites.example.com", user="sharder-1", delay_s=1.5)
         )
-        await ground.ring(paused=False)
-        await wait_until(ground.last_moved, within_s=20)
-    status = await ground.status()
+        await env.ring(paused=False)
+        await wait_until(env.last_moved, within_s=20)
+    status = await env.status()
     converged, rebalanced = status["lastConvergence"], status["lastRebalance"]
     assert isinstance(converged, dict)
     assert isinstance(rebalanced, dict)
@@ -138,30 +140,30 @@ async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pauses_ar
     assert 0 < rebalanced["durationSeconds"] < converged["durationSeconds"] - 2 * 1.5
 
 
-async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:
-    await ground.ring()
-    a = await ground.shard("a")
-    async with measured(ground) as registry:
+async def test_a_ring_that_is_gone_leaves_no_series_behind(env: SharderEnvironment) -> None:
+    await env.ring()
+    a = await env.shard("a")
+    async with measured(env) as registry:
         await wait_until(lambda: value(registry, "ring_version"))
         await a.release()
-        await ground.client.delete(CONTROLLER_RINGS, RING)
-        await ground.until_ring_is_gone()
+        await env.client.delete(CONTROLLER_RINGS, RING)
+        await env.until_ring_is_gone()
         await wait_until(lambda: not any(s.labels.get("ring") == RING for s in samples(registry)))
 
 
-async def test_an_overdue_shard_s_series_goes_when_it_has_answered(ground: Ground) -> None:
-    await ground.ring(drainTimeoutSeconds=1)
-    a = await ground.shard("a")
-    await ground.sites(6)
-    async with measured(ground) as registry:
-        await ground.until_balanced()
-        await ground.ring(drainTimeoutSeconds=1, members={"a": {"cordoned": True}})
-        await ground.shard("b")
+async def test_an_overdue_shard_s_series_goes_when_it_has_answered(env: SharderEnvironment) -> None:
+    await env.ring(drainTimeoutSeconds=1)
+    a = await env.shard("a")
+    await env.sites(6)
+    async with measured(env) as registry:
+        await env.until_balanced()
+        await env.ring(drainTimeoutSeconds=1, members={"a": {"cordoned": True}})
+        await env.shard("b")
         await wait_until(lambda: value(registry, "handoffs_overdue", shard=a.name) == 6)
 
         async def answered() -> bool:
-            await ground.acknowledge_all()
-            return not await ground.drains()
+            await env.acknowledge_all()
+            return not await env.drains()
 
         await wait_until(answered)
         await wait_until(lambda: not any(s.name == "ringleader_handoffs_overdue" for s in samples(registry)))

@@ -17,7 +17,7 @@ from sharder.unowned.access import ObjectAccess
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.unowned.reflectors import UnownedReflectors
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, running, wait_until
+from tests.sharder.io.environment import KEYS, WEBSITES, SharderEnvironment, running, wait_until
 
 
 def work(name: str) -> ObjectRef:
@@ -41,10 +41,10 @@ class Nobody:
 
 
 @asynccontextmanager
-async def watching(ground: Ground) -> AsyncIterator[tuple[UnownedReflectors, PendingObjects]]:
+async def watching(env: SharderEnvironment) -> AsyncIterator[tuple[UnownedReflectors, PendingObjects]]:
     """The unowned watch of the account `watcher`, which leaves nobody out yet."""
     pending = PendingObjects()
-    user = await ground.plane.kubeconfig_for("watcher")
+    user = await env.plane.kubeconfig_for("watcher")
     async with Client(load_cluster(kubeconfig=str(user))) as client:
         permissions = MissingPermissions(now=SystemClock().now, on_change=lambda *_: None)
         unowned = UnownedReflectors(
@@ -59,16 +59,16 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[UnownedReflectors, Pen
             yield unowned, pending
 
 
-async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Ground) -> None:
-    async with watching(ground) as (unowned, pending):
+async def test_objects_made_while_the_watch_switches_are_seen_at_once(env: SharderEnvironment) -> None:
+    async with watching(env) as (unowned, pending):
         unowned.select({"a-00000001"})
         await wait_until(lambda: unowned.listed_at)
-        await ground.plane.faults.add(
+        await env.plane.faults.add(
             Fault(what="latency", user="watcher", resource="websites.example.com", delay_s=4.0, for_s=2.0)
         )
         unowned.select({"a-00000001", "b-00000001"})
         await asyncio.sleep(0.2)
-        await ground.site("late")
+        await env.site("late")
         await wait_until(lambda: pending.get(work("late")), within_s=3)
         assert unowned.listed_at is None, "the switch took no time: the test proves nothing"
         assert pending.get(work("late")) is not None
@@ -76,10 +76,12 @@ async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Gr
         assert pending.get(work("late")) is not None
 
 
-async def test_a_switch_forgets_what_has_an_owner_now_and_finds_what_lost_its_own(ground: Ground) -> None:
-    await ground.site("of-a", labels={KEYS.shard: "a-00000001"})
-    await ground.site("of-b", labels={KEYS.shard: "b-00000001"})
-    async with watching(ground) as (unowned, pending):
+async def test_a_switch_forgets_what_has_an_owner_now_and_finds_what_lost_its_own(
+    env: SharderEnvironment,
+) -> None:
+    await env.site("of-a", labels={KEYS.shard: "a-00000001"})
+    await env.site("of-b", labels={KEYS.shard: "b-00000001"})
+    async with watching(env) as (unowned, pending):
         unowned.select({"a-00000001"})
         await wait_until(lambda: unowned.listed_at)
         assert [pending.get(work(name)) is not None for name in ("of-a", "of-b")] == [False, True]

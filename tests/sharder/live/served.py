@@ -18,7 +18,7 @@ from kubeio.program.probes import FLAG, Probes
 from kubeio.rest.reviews import User
 from sharder.live.state import LiveState
 from sharder.live.stream import EVENTS, RIGHT, LiveStream
-from tests.sharder.io.ground import running
+from tests.sharder.io.environment import running
 
 
 class OneToken:

@@ -16,11 +16,11 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from sharder.live.state import LiveState
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import (
+from tests.sharder.io.environment import (
     ONLY_SECRETS,
     RING,
     SITES,
-    Ground,
+    SharderEnvironment,
     eventually,
     running,
     sharder_context,
@@ -44,9 +44,9 @@ class Published(NamedTuple):
 
 
 @asynccontextmanager
-async def served(ground: Ground, *, leads: bool = True) -> AsyncIterator[Published]:
+async def served(env: SharderEnvironment, *, leads: bool = True) -> AsyncIterator[Published]:
     """A sharder that publishes its rings."""
-    user = await ground.plane.kubeconfig_for("sharder-1")
+    user = await env.plane.kubeconfig_for("sharder-1")
     state = LiveState(identity="sharder-1", clock=SystemClock())
     async with Client(load_cluster(kubeconfig=str(user))) as client, published(state) as server:
         rings = RingManager(sharder_context(client, live=state), names=())
@@ -75,18 +75,18 @@ def moves(change: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-async def test_assignments_are_published_as_they_are_written(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    async with served(ground) as sharder:
-        await ground.until_balanced()
+async def test_assignments_are_published_as_they_are_written(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    async with served(env) as sharder:
+        await env.until_balanced()
         async with listening(sharder.server) as events:
             _, snapshot, _ = await events.next()
             ring = snapshot["rings"][RING]
             assert ring["acting"]
             assert ring["members"]["a"]["state"] == "ready"
             assert ring["members"]["a"]["share"] == 1.0
-            await ground.site("new")
+            await env.site("new")
             change = await until(events, moves)
             assert moves(change) == [
                 {
@@ -100,13 +100,13 @@ async def test_assignments_are_published_as_they_are_written(ground: Ground) -> 
             assert counts == [1, 0, 0]
 
 
-async def test_a_death_is_published_and_what_follows_from_it(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    dying = await ground.shard("b")
-    await ground.sites(12)
-    async with served(ground) as sharder:
-        await ground.until_balanced()
+async def test_a_death_is_published_and_what_follows_from_it(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    dying = await env.shard("b")
+    await env.sites(12)
+    async with served(env) as sharder:
+        await env.until_balanced()
         async with listening(sharder.server) as events:
             await events.next()
             await dying.fall_silent()
@@ -120,15 +120,15 @@ async def test_a_death_is_published_and_what_follows_from_it(ground: Ground) -> 
             assert moved == {("takenOver", "b", "a")}
 
 
-async def test_a_handoff_is_published_from_the_request_to_its_end(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    await ground.sites(6)
-    async with served(ground) as sharder:
-        await ground.until_balanced()
+async def test_a_handoff_is_published_from_the_request_to_its_end(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    await env.sites(6)
+    async with served(env) as sharder:
+        await env.until_balanced()
         async with listening(sharder.server) as events:
             await events.next()
-            await ground.shard("b")
+            await env.shard("b")
             change = await until(
                 events, lambda change: change.get("rings", {}).get(RING, {}).get("handovers")
             )
@@ -136,8 +136,8 @@ async def test_a_handoff_is_published_from_the_request_to_its_end(ground: Ground
             assert row["source"] == "a"
             assert abs(row["since"] - time.time()) < 5
             name = row["object"].rpartition("/")[2]
-            await eventually(ground.drains, lambda drains: name in drains)
-            await ground.acknowledge(name)
+            await eventually(env.drains, lambda drains: name in drains)
+            await env.acknowledge(name)
             change = await until(
                 events, lambda change: [each for each in moves(change) if each["kind"] == "handedOver"]
             )
@@ -145,10 +145,10 @@ async def test_a_handoff_is_published_from_the_request_to_its_end(ground: Ground
             assert (ended["source"], ended["target"]) == ("a", "b")
 
 
-async def test_a_standby_publishes_members_and_the_leader(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    async with served(ground, leads=False) as sharder:
+async def test_a_standby_publishes_members_and_the_leader(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    async with served(env, leads=False) as sharder:
         await wait_until(lambda: "a" in sharder.ring().get("members", {}))
         assert not sharder.ring()["acting"]
         assert sharder.ring()["note"].startswith("this sharder stands by: another one leads")
@@ -163,14 +163,14 @@ def assigned(sharder: Published) -> int:
     return sum(bucket[1] for bucket in sharder.state.history(RING).timeline(at=time.time()))
 
 
-async def test_the_hour_outlives_a_change_of_the_spec(ground: Ground) -> None:
-    await ground.ring()
-    await ground.shard("a")
-    async with served(ground) as sharder:
-        await ground.until_balanced()
-        await ground.sites(3)
+async def test_the_hour_outlives_a_change_of_the_spec(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    async with served(env) as sharder:
+        await env.until_balanced()
+        await env.sites(3)
         await wait_until(lambda: assigned(sharder) == 3)
-        await ground.ring(paused=True)
+        await env.ring(paused=True)
         await wait_until(lambda: "paused" in sharder.ring()["note"])
         assert assigned(sharder) == 3
         assert ("joined", "a") not in [
@@ -178,39 +178,43 @@ async def test_the_hour_outlives_a_change_of_the_spec(ground: Ground) -> None:
         ]
 
 
-async def test_a_ring_that_is_refused_is_published_with_the_reason_and_what_was_known(ground: Ground) -> None:
-    await ground.ring(key="Label")
-    async with served(ground) as sharder:
+async def test_a_ring_that_is_refused_is_published_with_the_reason_and_what_was_known(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring(key="Label")
+    async with served(env) as sharder:
         await wait_until(sharder.ring)
         ring = sharder.ring()
         assert not ring["acting"]
         assert "spec.keyLabel" in ring["problem"]
-        await ground.shard("a")
-        await ground.ring(key="Object")
+        await env.shard("a")
+        await env.ring(key="Object")
         await wait_until(lambda: "a" in sharder.ring().get("members", {}))
         assert sharder.ring()["problem"] == ""
-        await ground.ring(key="Label")
+        await env.ring(key="Label")
         await wait_until(lambda: "spec.keyLabel" in sharder.ring()["problem"])
         assert "a" in sharder.ring().get("members", {})
 
 
-async def test_a_ring_that_is_gone_is_not_published(ground: Ground) -> None:
-    await ground.ring()
-    async with served(ground) as sharder:
+async def test_a_ring_that_is_gone_is_not_published(env: SharderEnvironment) -> None:
+    await env.ring()
+    async with served(env) as sharder:
         await wait_until(sharder.ring)
-        await ground.client.delete(CONTROLLER_RINGS, RING)
-        await ground.client.patch(
+        await env.client.delete(CONTROLLER_RINGS, RING)
+        await env.client.patch(
             CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": None}}), type=bytes
         )
         await wait_until(lambda: not sharder.ring())
 
 
-async def test_main_resources_that_different_members_work_have_circles_of_their_own(ground: Ground) -> None:
-    await ground.ring(resources=MAINS)
-    await ground.shard("a", works="websites.example.com")
-    await ground.shard("b", works="secrets")
-    await ground.shard("c", works="secrets")
-    async with served(ground) as sharder:
+async def test_main_resources_that_different_members_work_have_circles_of_their_own(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring(resources=MAINS)
+    await env.shard("a", works="websites.example.com")
+    await env.shard("b", works="secrets")
+    await env.shard("c", works="secrets")
+    async with served(env) as sharder:
         wanted = [(["websites.example.com"], ["a"]), (["secrets"], ["b", "c"])]
 
         def are_shown() -> bool:

@@ -11,7 +11,7 @@ import pytest
 from sharder.live import stream
 from sharder.live.facts import RingFacts
 from sharder.live.stream import EVENTS, RIGHT
-from tests.sharder.io.ground import running
+from tests.sharder.io.environment import running
 from tests.sharder.live.scenes import Scene, play, state_of
 from tests.sharder.live.served import OneToken, ask, get, listening, published
 

@@ -31,7 +31,7 @@ from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
 from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, ROOT, SECRETS, SITES_WITH_PAGES, WEBSITES
+from tests.sharder.io.environment import CONFIGMAPS, KEYS, ROOT, SECRETS, SITES_WITH_PAGES, WEBSITES
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 

@@ -1,7 +1,7 @@
 """A live embedded control plane in health: a ring, its objects, Leases that a test renews; and what breaks it.
 
-Nobody works here: what sharder and replicas would write, the ward writes. So every trouble stands still while the
-doctor looks. Fleets of real processes are looked at in tests/oncall.
+Nobody works here: what sharder and replicas would write, the environment writes. So every trouble
+stands still while the check looks. Fleets of real processes are looked at in tests/oncall.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ACCOUNTS = {
 Doc = dict[str, Any]
 
 
-class Ward:
+class CheckEnvironment:
     """One control plane and what a test does to it."""
 
     def __init__(self, plane: ControlPlane, client: Client) -> None:
@@ -252,14 +252,14 @@ async def _renew(leases: Leases, lease: Lease, skew_s: float) -> None:
 
 
 @asynccontextmanager
-async def open_ward(plane: EmbeddedPlane) -> AsyncIterator[Ward]:
-    """A ward in health on *plane*."""
+async def open_environment(plane: EmbeddedPlane) -> AsyncIterator[CheckEnvironment]:
+    """A healthy environment on *plane*."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
-        ward = Ward(plane, client)
-        stack.push_async_callback(ward.close)
-        await ward.furnish()
-        yield ward
+        env = CheckEnvironment(plane, client)
+        stack.push_async_callback(env.close)
+        await env.furnish()
+        yield env
 
 
 def is_well(report: Report) -> bool:

@@ -115,7 +115,7 @@ class HandMadeShard:
                 return
 
 
-class Ground:
+class SharderEnvironment:
     """One control plane and what a test does with it."""
 
     def __init__(self, plane: ControlPlane, client: Client) -> None:
@@ -440,28 +440,30 @@ def belonging_to(member: str, members: Sequence[str], count: int) -> list[str]:
     return [name for name, owner in owners.items() if owner == f"{member}-00000001"][:count]
 
 
-async def worked(ground: Ground) -> list[str]:
+async def worked(env: SharderEnvironment) -> list[str]:
     """The resources that the ring's status remembers, mains and controlled ones."""
-    entries = (await ground.status()).get("worked", [])
+    entries = (await env.status()).get("worked", [])
     assert isinstance(entries, list)
     return sorted(
         kind["resource"] for entry in entries for kind in [entry, *entry.get("controlledResources", [])]
     )
 
 
-async def is_balanced(ground: Ground) -> bool:
+async def is_balanced(env: SharderEnvironment) -> bool:
     """Whether the sharder says that every object is at its place."""
-    return (await ground.condition("Balanced")).get("status") == "True"
+    return (await env.condition("Balanced")).get("status") == "True"
 
 
 @asynccontextmanager
-async def open_ground(plane: ControlPlane, *, cleared: bool = False) -> AsyncIterator[Ground]:
+async def open_environment(
+    plane: ControlPlane, *, cleared: bool = False
+) -> AsyncIterator[SharderEnvironment]:
     """*plane* with the definitions installed, and (*cleared*) without what an earlier test has left."""
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
-        ground = Ground(plane, client)
+        env = SharderEnvironment(plane, client)
         if cleared:
-            await ground.clear()
-            ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
+            await env.clear()
+            env = SharderEnvironment(plane, client)
+        await env.install()
+        yield env
+        await env.close()

@@ -36,10 +36,10 @@ MOST_REMEMBERED: Final = 200_000
 _KEY: Final = re.compile(r"([^\s,_]*_[^\s,_]*_[^\s,_]*|=[^\s,]+)(?:,([0-9]{1,9}))?")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _FORM: Final = "GROUP_NAMESPACE_NAME, GROUP_NAMESPACE_NAME,CONTROLLED or =LABEL"
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def invented(count: int) -> Iterator[Batch]:
+def invented_keys(count: int) -> Iterator[Batch]:
     """*count* objects of one namespace, each with a key of its own."""
     for start in range(0, count, BATCH):
         yield Batch(
@@ -63,8 +63,8 @@ def parse_objects(text: str) -> int | Path:
     return number
 
 
-def listed(path: Path, *, told: Told) -> Iterator[Batch]:
-    """The keys that file *path* lists; its broken lines are *told* and left out.
+def keys_of_file(path: Path, *, report: Report) -> Iterator[Batch]:
+    """The keys that file *path* lists; its broken lines go to *report* and are left out.
 
     Raises: InputError if it cannot be read, or if no line of it is a key.
     """
@@ -75,7 +75,7 @@ def listed(path: Path, *, told: Told) -> Iterator[Batch]:
             "--objects", str(path), f"cannot be read ({error.strerror})", "name a readable file"
         ) from error
     with stream:
-        reader = _Reader(path.name, told)
+        reader = _Reader(path.name, report)
         yield from reader.batches(stream)
     if not reader.found:
         raise InputError("--objects", str(path), "holds no key", f"write one per line: {_FORM}")
@@ -84,11 +84,11 @@ def listed(path: Path, *, told: Told) -> Iterator[Batch]:
 class _Reader:
     """Reads one file of keys, and counts what was found and what is broken."""
 
-    def __init__(self, name: str, told: Told) -> None:
+    def __init__(self, name: str, report: Report) -> None:
         self.found = 0
         self.broken = 0
         self._name = name
-        self._told = told
+        self._report = report
 
     def batches(self, stream: BinaryIO) -> Iterator[Batch]:
         keys: list[str] = []
@@ -99,7 +99,7 @@ class _Reader:
                 continue
             match = _KEY.fullmatch(line)
             if match is None or match[1] == "__" or "\N{REPLACEMENT CHARACTER}" in line:
-                self._report(number, line)
+                self._leave_out(number, line)
                 continue
             keys.append(match[1])
             controlled.append(int(match[2] or 0))
@@ -110,13 +110,13 @@ class _Reader:
         self.found += len(keys)
         yield Batch(keys, controlled=controlled)
         if self.broken > MOST_TOLD:
-            self._told(f"{self._name}: {self.broken - MOST_TOLD} more lines are no keys and are left out")
+            self._report(f"{self._name}: {self.broken - MOST_TOLD} more lines are no keys and are left out")
 
-    def _report(self, number: int, line: str) -> None:
+    def _leave_out(self, number: int, line: str) -> None:
         self.broken += 1
         if self.broken <= MOST_TOLD:
             shown = line if len(line) <= 60 else f"{line[:57]}..."
-            self._told(f"{self._name}, line {number}: {shown!r} is no key and is left out; write {_FORM}")
+            self._report(f"{self._name}, line {number}: {shown!r} is no key and is left out; write {_FORM}")
 
 
 def tell_on_stderr(line: str) -> None:
@@ -124,7 +124,7 @@ def tell_on_stderr(line: str) -> None:
     sys.stderr.write(f"warning: {line}\n")
 
 
-async def read_stock(
+async def read_keys(
     client: Client, discovery: Discovery, ring: Ring, *, mains: Collection[str], timeout_s: float
 ) -> AsyncIterator[Batch]:
     """Every object of *ring* that is of one of *mains* or follows it; what controls comes before what is controlled.

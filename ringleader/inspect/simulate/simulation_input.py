@@ -18,8 +18,14 @@ from ringleader.cluster.reader import read_rings, read_shards
 from ringleader.cluster.ring import Ring, named_main, named_ring
 from ringleader.cluster.shards import Shard, by_weights, ring_weights
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
+from ringleader.inspect.simulate.object_keys import (
+    invented_keys,
+    keys_of_file,
+    parse_objects,
+    read_keys,
+    tell_on_stderr,
+)
 from ringleader.inspect.simulate.simulation import Batch, Rate
-from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr
 from ringleader.options import ConnectionOptions, connected
 from ringleader.progress import progress
 from sharder.ringspec.spec import RingSpec
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _DEFAULTS: Final = RingSpec(name="", lease_namespace="", resources=())
-Stock = AsyncGenerator[Batch, None]
+KeyBatches = AsyncGenerator[Batch, None]
 NOT_ASKED: Final = "not asked for"
 OF_OTHERS: Final = "other members work it: --resource chooses"
 FEWEST_FOR_A_RATE: Final = 100
@@ -37,7 +43,7 @@ FEWEST_FOR_A_RATE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Premises:
+class InputFlags:
     """The flags that name ring, members and objects, as they were written; None where they were not."""
 
     ring: str | None = None
@@ -69,7 +75,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SimulationInput:
     """A ring at its beginning. *name* is empty if no cluster was asked."""
 
     name: str
@@ -77,7 +83,7 @@ class Ground:
     virtual_nodes: int
     eps: float
     measured: Rate | None
-    stock: Callable[[], Stock]
+    keys: Callable[[], KeyBatches]
     """The objects in batches, read while they are asked for; close it."""
 
     def rings(self, weights: Weights) -> dict[str, HashRing]:
@@ -96,50 +102,50 @@ class Ground:
         return [f"{main} ({why})" for main, why in self.members.left_out.items()]
 
 
-def on_ground(
-    premises: Premises,
-    work: Callable[[Ground], Coroutine[Any, Any, T]],
+def with_input(
+    flags: InputFlags,
+    work: Callable[[SimulationInput], Coroutine[Any, Any, T]],
     *,
     needs_objects: bool,
     is_single: bool = False,
 ) -> T:
-    """What the coroutine *work* makes of the ground that *premises* name; *is_single*: one ring is to be shown.
+    """What the coroutine *work* makes of the input that *flags* name; *is_single*: one ring is to be shown.
 
     Raises: InputError, FailedAt.
     """
-    weights = parse_members(premises.members) if premises.members is not None else None
-    given = parse_objects(premises.objects) if premises.objects is not None else None
-    stock = _given_stock(given) if given is not None else None
-    if premises.ring is None and weights is not None and (stock is not None or not needs_objects):
-        if premises.resource is not None:
+    weights = parse_members(flags.members) if flags.members is not None else None
+    given = parse_objects(flags.objects) if flags.objects is not None else None
+    keys = _given_keys(given) if given is not None else None
+    if flags.ring is None and weights is not None and (keys is not None or not needs_objects):
+        if flags.resource is not None:
             remedy = "name RING, or leave --resource out"
-            raise InputError("--resource", premises.resource, "says nothing without a ring", remedy)
-        return asyncio.run(work(_ground("", Members(weights), _DEFAULTS, premises, None, stock or _nothing)))
-    where = premises.connection()
+            raise InputError("--resource", flags.resource, "says nothing without a ring", remedy)
+        return asyncio.run(work(_input("", Members(weights), _DEFAULTS, flags, None, keys or _nothing)))
+    where = flags.connection()
 
     async def ask(client: Client, _: object) -> T:
         from kubeio.rest.discovery import Discovery
 
-        ring = chosen_ring(await read_rings(client, timeout_s=where.timeout_s), premises.ring)
-        main = named_main(ring, premises.resource) if premises.resource is not None else None
+        ring = chosen_ring(await read_rings(client, timeout_s=where.timeout_s), flags.ring)
+        main = named_main(ring, flags.resource) if flags.resource is not None else None
         if weights is not None:
             others = {each: NOT_ASKED for each in ring.mains if main not in (None, each)}
             members = Members(weights, [main] if main else ring.mains, left_out=others)
         else:
             shards = await read_shards(client, ring)
-            members = worked_members(ring, shards, main=main, is_single=is_single or stock is not None)
+            members = worked_members(ring, shards, main=main, is_single=is_single or keys is not None)
 
-        async def read() -> Stock:
+        async def read() -> KeyBatches:
             discovery = Discovery(client)
             with progress(f"objects of ring {ring.name}", None) as done:
-                async for batch in read_stock(
+                async for batch in read_keys(
                     client, discovery, ring, mains=members.mains, timeout_s=where.timeout_s
                 ):
                     yield batch
                     done(len(batch.keys))
 
         rate = measured_rate(ring)
-        return await work(_ground(ring.name, members, ring.spec, premises, rate, stock or read))
+        return await work(_input(ring.name, members, ring.spec, flags, rate, keys or read))
 
     return connected(where, ask)
 
@@ -192,27 +198,29 @@ def measured_rate(ring: Ring) -> Rate | None:
     return Rate(moved / took_s, f"measured {last.get('time', '')}")
 
 
-def _ground(  # noqa: PLR0917 - what a Ground is made of
+def _input(  # noqa: PLR0917 - what a SimulationInput is made of
     name: str,
     members: Members,
     fields: RingSpec,
-    premises: Premises,
+    flags: InputFlags,
     rate: Rate | None,
-    stock: Callable[[], Stock],
-) -> Ground:
-    nodes = fields.virtual_nodes if premises.virtual_nodes is None else premises.virtual_nodes
-    return Ground(name, members, nodes, fields.eps if premises.eps is None else premises.eps, rate, stock)
+    keys: Callable[[], KeyBatches],
+) -> SimulationInput:
+    nodes = fields.virtual_nodes if flags.virtual_nodes is None else flags.virtual_nodes
+    return SimulationInput(name, members, nodes, fields.eps if flags.eps is None else flags.eps, rate, keys)
 
 
-def _given_stock(given: int | Path) -> Callable[[], Stock]:
-    async def read() -> Stock:
+def _given_keys(given: int | Path) -> Callable[[], KeyBatches]:
+    async def read() -> KeyBatches:
         with progress("objects", given if isinstance(given, int) else None) as done:
-            for batch in invented(given) if isinstance(given, int) else listed(given, told=tell_on_stderr):
+            for batch in (
+                invented_keys(given) if isinstance(given, int) else keys_of_file(given, report=tell_on_stderr)
+            ):
                 yield batch
                 done(len(batch.keys))
 
     return read
 
 
-async def _nothing() -> Stock:
+async def _nothing() -> KeyBatches:
     yield Batch([])
