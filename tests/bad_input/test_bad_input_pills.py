@@ -151,6 +151,7 @@ async def test_a_deep_controlled_object_stops_no_other(
         SHEETS.path(namespace="sites", name=fleet.objects.refs[index].name),
         body=f'{{"spec":{{"values":{values}}}}}'.encode(),
         content_type="application/merge-patch+json",
+        timeout_s=90,  # a busy kube-apiserver reads such an object for long
     )
     await others_are_fresh(fleet, fleet.objects.refs[2:])
 
