@@ -280,6 +280,15 @@ async def test_releases_of_one_name_in_two_namespaces_share_no_object(renderer: 
     assert not {_identity(each) for each in first} & {_identity(each) for each in second}
 
 
+async def test_a_controller_may_be_called_dashboard(renderer: Helm) -> None:
+    controller = {**CONTROLLER, "name": "dashboard", "askAboutTokens": True}
+    objects = await renderer.template(
+        {"rings": [RING], "controllers": [controller], "dashboard": {"enabled": True}}
+    )
+    identities = [_identity(each) for each in objects]
+    assert [each for each in identities if identities.count(each) > 1] == []
+
+
 def _identity(obj: Doc) -> tuple[str, str, str]:
     return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
@@ -419,7 +428,7 @@ async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(r
     (service,) = (each for each in kinds(objects, "Service") if each["metadata"]["name"] == DASHBOARD)
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert [port["port"] for port in service["spec"]["ports"]] == [8085]
-    name = f"{CLUSTER_NAME}-dashboard"
+    name = f"{CLUSTER_NAME}.dashboard"
     role = next(each for each in kinds(objects, "ClusterRole") if each["metadata"]["name"] == name)
     assert {"nonResourceURLs": ["/debug/rings"], "verbs": ["get"]} in role["rules"]
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}, "it writes nothing"
