@@ -33,15 +33,29 @@ class Helm:
     async def lint(self, values: Doc) -> str:
         return await self._run(["lint", "--strict", str(self.chart), "-f", self._values(values)])
 
-    async def template(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
-        """Every object of the release `ringleader`."""
-        text = await self._run(
-            ["template", "ringleader", str(self.chart), "-n", namespace, "-f", self._values(values)]
-        )
-        return [doc for doc in yaml.safe_load_all(text) if doc]
+    async def template(
+        self, *values: Doc, namespace: str = "ringleader-system", crds: bool = False
+    ) -> list[Doc]:
+        """Every object of the release `ringleader`, with *crds* the definitions too; those of `helm test` left out."""
+        text = await self.template_text(*values, namespace=namespace, crds=crds)
+        docs = [doc for doc in yaml.safe_load_all(text) if doc]
+        return [doc for doc in docs if "helm.sh/hook" not in doc["metadata"].get("annotations", {})]
+
+    async def template_text(
+        self, *values: Doc, namespace: str = "ringleader-system", crds: bool = False
+    ) -> str:
+        """What `helm template` prints; of *values* later ones win."""
+        files = [word for one in values for word in ("-f", self._values(one))]
+        words = ["template", "ringleader", str(self.chart), "-n", namespace, *files]
+        return await self._run([*words, *["--include-crds"] * crds])
+
+    async def package(self) -> Path:
+        """The chart as an archive."""
+        said = await self._run(["package", str(self.chart), "-d", str(self.directory)])
+        return Path(said.strip().rpartition(" ")[2])
 
     async def install(self, release: str, values: Doc, *, namespace: str) -> str:
-        """Install; the notes that a person reads."""
+        """Install; what Helm prints, with the notes."""
         arguments = ["install", release, str(self.chart), "-n", namespace, "--create-namespace"]
         return await self._run([*arguments, "-f", self._values(values)])
 

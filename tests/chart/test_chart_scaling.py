@@ -22,7 +22,8 @@ from ringleader.testing.client import IndependentClient
 from scripts.document import blocks_of
 from tests.chart.helm import ROOT, Helm, HelmFailed
 from tests.chart.manifests import dry_run, kinds
-from tests.chart.test_chart_install import eventually, is_served
+from tests.chart.running_pods import eventually
+from tests.chart.websites import is_served
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -40,16 +41,17 @@ SCALED_BY_KEDA: Doc = {**HPA, "kind": "keda", "prometheusAddress": "http://prome
 def values(scaling: Doc | None = None, **changed: object) -> Doc:
     """A release without a sharder and without rings: one controller."""
     controller = {
-        "name": "websites",
-        "ring": "websites",
-        "leaseNamespace": LEASES,
-        "image": "registry.example.com/websites:1",
+        "image": {"repository": "registry.example.com/websites", "tag": "1"},
         "target": "/app/controller.py:websites",
         **changed,
     }
     if scaling is not None:
         controller["scaling"] = scaling
-    return {"sharder": {"enabled": False}, "crds": {"enabled": False}, "controllers": [controller]}
+    return {
+        "sharder": {"enabled": False},
+        "externalRings": {"websites": {"leaseNamespace": LEASES}},
+        "controllers": {"websites": controller},
+    }
 
 
 def as_rendered(rules: ScalingRules) -> Doc:
@@ -94,6 +96,13 @@ async def test_an_autoscaled_statefulset_names_no_number_and_has_time_to_leave(
     assert target["name"] == stateful["metadata"]["name"]
 
 
+async def test_another_autoscaler_may_take_its_place(renderer: Helm) -> None:
+    objects = await renderer.template(values({"enabled": True, "kind": "none"}))
+    (stateful,) = kinds(objects, "StatefulSet")
+    assert "replicas" not in stateful["spec"]
+    assert not kinds(objects, "HorizontalPodAutoscaler") + kinds(objects, "ScaledObject")
+
+
 @pytest.mark.parametrize("scaling", [None, {"enabled": False, **{k: HPA[k] for k in ("min", "max")}}])
 async def test_without_scaling_the_number_is_the_charts(renderer: Helm, scaling: Doc | None) -> None:
     objects = await renderer.template(values(scaling, replicas=5))
@@ -116,8 +125,9 @@ async def test_the_rules_learn_how_many_objects_a_replica_takes(renderer: Helm) 
 @pytest.mark.parametrize(
     ("scaling", "parts"),
     [
-        ({"enabled": True}, ["/scaling", "objectsPerReplica"]),
-        ({**HPA, "kind": "keda"}, ["/scaling", "prometheusAddress"]),
+        ({"enabled": True}, ["scaling.objectsPerReplica", "is missing", "20000"]),
+        ({**HPA, "kind": "keda"}, ["scaling.prometheusAddress", "is empty", "http://"]),
+        ({**HPA, "prometheusAddress": "prometheus:9090"}, ["/scaling/prometheusAddress"]),
         ({**HPA, "kind": "vpa"}, ["/scaling/kind", "hpa"]),
         ({**HPA, "min": 0}, ["/scaling/min"]),
         ({**HPA, "minimum": 2}, ["/scaling", "'minimum'"]),

@@ -60,6 +60,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     }
     of_the_cluster = {
         "ring": "a",
+        "upgrade-crd": None,
         "webhook-bind": ":9443",
         "webhook-service": "system/sharder",
         "webhook-secret": "keys",
@@ -72,6 +73,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     assert settings.probes_port_file == Path("/x/port")
     assert (settings.log_format, settings.log_level) == ("json", "debug")
     assert (settings.rings, settings.ring_file, settings.release) == (("a",), None, False)
+    assert settings.upgrade_crd
     assert settings.webhook is not None
     assert (settings.webhook.port, settings.webhook.secret, settings.webhook.namespace) == (
         9443,
