@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart"
 Doc = dict[str, Any]
+HOOK = "helm.sh/hook"
 
 
 class HelmFailed(Exception):
@@ -38,16 +39,24 @@ class Helm:
     ) -> list[Doc]:
         """Every object of the release `ringleader`, with *crds* the definitions too; those of `helm test` left out."""
         text = await self.template_text(*values, namespace=namespace, crds=crds)
-        docs = [doc for doc in yaml.safe_load_all(text) if doc]
-        return [doc for doc in docs if "helm.sh/hook" not in doc["metadata"].get("annotations", {})]
+        return [doc for doc in yaml.safe_load_all(text) if doc and HOOK not in _annotations(doc)]
+
+    async def hooks(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
+        """Every object that Helm makes at some event, such as `helm test`."""
+        docs = yaml.safe_load_all(await self.template_text(values, namespace=namespace))
+        return [doc for doc in docs if doc and HOOK in _annotations(doc)]
 
     async def template_text(
-        self, *values: Doc, namespace: str = "ringleader-system", crds: bool = False
+        self,
+        *values: Doc,
+        namespace: str = "ringleader-system",
+        crds: bool = False,
+        hooks: bool = True,
     ) -> str:
         """What `helm template` prints; of *values* later ones win."""
         files = [word for one in values for word in ("-f", self._values(one))]
         words = ["template", "ringleader", str(self.chart), "-n", namespace, *files]
-        return await self._run([*words, *["--include-crds"] * crds])
+        return await self._run([*words, *["--include-crds"] * crds, *["--no-hooks"] * (not hooks)])
 
     async def package(self) -> Path:
         """The chart as an archive."""
@@ -63,6 +72,10 @@ class Helm:
         return await self._run(
             ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values), *flags]
         )
+
+    async def test(self, release: str, *, namespace: str) -> str:
+        """Run the release's tests, and wait for their pods."""
+        return await self._run(["test", release, "-n", namespace, "--timeout", "2m"])
 
     async def uninstall(self, release: str, *, namespace: str) -> str:
         return await self._run(["uninstall", release, "-n", namespace])
@@ -88,3 +101,8 @@ class Helm:
         if process.returncode != 0:
             raise HelmFailed(f"helm {arguments[0]}: {out.decode()}{err.decode()}")
         return out.decode()
+
+
+def _annotations(doc: Doc) -> Doc:
+    found: Doc = doc["metadata"].get("annotations", {})
+    return found

@@ -30,17 +30,26 @@ class Pods:
     rng: random.Random = field(default_factory=random.Random)
 
     async def start(self, workload: Doc, name: str) -> PodProcess:
-        """Start the pod *name* from the template that the API server holds, with a token of that very pod."""
+        """Create the pod *name* from the template that the API server holds, and run it."""
         pod = pod_of(workload, name)
-        namespace = pod["metadata"]["namespace"]
-        pod = await self.admin.create(PODS, pod, namespace=namespace)
+        created = await self.admin.create(PODS, pod, namespace=pod["metadata"]["namespace"])
+        self.running[name] = await self.run(created)
+        return self.running[name]
+
+    async def run(self, pod: Doc) -> PodProcess:
+        """Run a pod that exists, with a token of that very pod."""
+        meta = pod["metadata"]
         kubeconfig = await self.plane.service_account_kubeconfig(
-            namespace, pod["spec"]["serviceAccountName"], pod=name
+            meta["namespace"], pod["spec"]["serviceAccountName"], pod=meta["name"]
         )
         address = own_address(self.rng)
-        started = await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
-        self.running[name] = started
-        return started
+        return await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
+
+    async def set_phase(self, name: str, namespace: str, phase: str) -> None:
+        """Report the pod as its kubelet does."""
+        path = f"{PODS.path(namespace=namespace, name=name)}/status"
+        patch = {"status": {"phase": phase}}
+        await self.admin.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
     async def start_all(self, workload: Doc, names: list[str]) -> None:
         await asyncio.gather(*(self.start(workload, name) for name in names))

@@ -25,7 +25,7 @@ from ringleader.dashboard.leader import find_leader
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from sharder.schema import SCHEMA, packaged_schema
 from tests.chart.helm import Helm
-from tests.chart.running_pods import Pods, eventually
+from tests.chart.running_pods import PODS, Pods, eventually
 from tests.chart.websites import (
     CONFIGMAPS,
     CONTROLLER,
@@ -39,6 +39,7 @@ from tests.chart.websites import (
     WITHIN_S,
     is_gone,
     is_served,
+    is_there,
     member_of,
     owners_by_object,
     wait_converged,
@@ -54,9 +55,11 @@ pytestmark = [
 RELEASE = "ringleader"
 SYSTEM = "ringleader-system"
 JOINER = "websites-3"
+CHECK = "ringleader-check"
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 SERVICES = ApiResource("", "v1", "services", "Service")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 FLOW_SCHEMAS = ApiResource(
     "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
 )
@@ -144,6 +147,22 @@ async def test_leases_and_label_patches_have_priority_levels_of_their_own(
 
 async def test_no_process_was_ever_refused_for_its_rights(pods: Pods, admin: IndependentClient) -> None:
     await refused_nothing(pods, admin)
+
+
+async def test_helm_test_runs_a_check_under_the_charts_own_rights(
+    helm: Helm, pods: Pods, admin: IndependentClient
+) -> None:
+    """The pod of the release's test, its answer, and nothing of it afterwards."""
+    testing = asyncio.create_task(helm.test(RELEASE, namespace=SYSTEM))
+    await eventually(lambda: is_there(admin, PODS, CHECK, namespace=SYSTEM), within_s=WITHIN_S)
+    ran = await pods.run(await admin.get(PODS, CHECK, namespace=SYSTEM))
+    assert await ran.child.wait() == 0, ran.log()
+    assert "nothing is wrong: 20 checks of 1 ring" in ran.log()
+    assert "not checked" not in ran.log()
+    await pods.set_phase(CHECK, SYSTEM, "Succeeded")
+    assert "Phase:          Succeeded" in await testing
+    assert await is_gone(admin, PODS, CHECK, namespace=SYSTEM)
+    assert await is_gone(admin, ROLES, f"{SYSTEM}-{CHECK}")
 
 
 async def test_the_dashboard_reads_the_leader_and_objects_under_the_charts_own_rights(
@@ -355,6 +374,7 @@ async def test_a_ring_that_is_deleted_without_a_sharder_goes_when_the_release_re
 
 
 JOINER = "websites-3"
+CHECK = "ringleader-check"
 
 
 def fields_of(crd: Doc) -> Doc:

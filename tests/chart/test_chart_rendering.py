@@ -25,7 +25,7 @@ from tests.chart.example_values import (
     RINGS,
 )
 from tests.chart.helm import Helm, HelmFailed
-from tests.chart.manifests import RESTRICTED, dry_run, kinds
+from tests.chart.manifests import dry_run, kinds
 from tests.chart.pods import pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -51,27 +51,9 @@ async def test_the_api_server_accepts_every_object_strictly(
     await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         discovery = Discovery(client)
-        for obj in await renderer.template(values, namespace=NAMESPACE):
+        hooks = await renderer.hooks(values, namespace=NAMESPACE)
+        for obj in [*hooks, *await renderer.template(values, namespace=NAMESPACE)]:
             await dry_run(admin, discovery, obj)
-
-
-async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: IndependentClient) -> None:
-    await admin.create_if_absent(
-        NAMESPACES, {"metadata": {"name": "strict", "labels": {RESTRICTED: "restricted"}}}
-    )
-    workloads = [
-        obj
-        for obj in await renderer.template(
-            {"rings": RINGS, "controllers": CONTROLLERS, "dashboard": {"enabled": True}}, namespace="strict"
-        )
-        if obj["kind"] in ("Deployment", "StatefulSet")
-    ]
-    assert len(workloads) == 3
-    for workload in workloads:
-        pod = pod_of(workload, "pod")
-        await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)
-        (container,) = pod["spec"]["containers"]
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 async def test_the_crd_is_the_projects_one_and_no_template(renderer: Helm) -> None:

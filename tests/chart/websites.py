@@ -130,3 +130,9 @@ async def is_gone(admin: IndependentClient, resource: ApiResource, name: str, *,
     except RequestFailedError as error:
         return error.status == 404
     return False
+
+
+async def is_there(
+    admin: IndependentClient, resource: ApiResource, name: str, *, namespace: str = ""
+) -> bool:
+    return not await is_gone(admin, resource, name, namespace=namespace)
