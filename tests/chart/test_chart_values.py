@@ -140,7 +140,9 @@ async def test_a_controller_may_live_in_a_namespace_of_its_own(renderer: Helm) -
     values = {**other(namespace="sites"), "networkPolicy": {"enabled": True}}
     objects = await renderer.template(values, namespace="system")
     theirs = {obj["kind"] for obj in objects if obj["metadata"].get("namespace") == "sites"}
-    assert theirs == {"StatefulSet", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}
+    rights = {"Role", "RoleBinding"}
+    workload = {"StatefulSet", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}
+    assert theirs == workload | rights
     subjects = [
         subject
         for kind in ("ClusterRoleBinding", "RoleBinding")
