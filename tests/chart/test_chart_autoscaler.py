@@ -1,8 +1,8 @@
 """The real HorizontalPodAutoscaler follows the number: more objects, more replicas; fewer objects, fewer replicas.
 
 Real: kube-apiserver, the autoscaler's controller, Prometheus with the chart's rules, the chart's StatefulSet and
-HorizontalPodAutoscaler, a fleet of processes. There is no kubelet: this module starts and ends one process of the
-fleet for each replica of the StatefulSet. Rules run 30 times faster than in production, windows last seconds.
+HorizontalPodAutoscaler, a fleet of processes that leave. There is no kubelet: this module starts and ends one process
+of the fleet for each replica of the StatefulSet. Rules run 30 times faster than in production, windows last seconds.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ Doc = dict[str, Any]
 NAME = "websites"
 AUTOSCALERS = ApiResource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 WITHIN_S = 180
+HOLD_S = 120
+"""Objects of a replica that is scaled down without leaving would wait so long."""
+GRACE_S = 60
 QUICK: Doc = {
     "scaleUp": {
         "stabilizationWindowSeconds": 4,
@@ -71,12 +74,14 @@ class Replicas:
             if not self.history or self.history[-1] != wanted:
                 self.history.append(wanted)
             if len(self.running) < wanted:
-                name = f"replica-{len(self.running) + 1}"
+                name = f"{NAME}-{len(self.running)}"
                 await self._fleet.add_member(name)
                 await self._fleet.wait_up()
                 self.running.append(name)
             elif len(self.running) > wanted:
-                await self._fleet.leave(self.running.pop())
+                leaver = self._fleet.members[self.running.pop()]
+                await leaver.stop(grace_s=GRACE_S)
+                assert leaver.exits[-1].code == 0, leaver.log.read_text()
             else:
                 await asyncio.sleep(0.5)
                 continue
@@ -123,7 +128,13 @@ async def following(replicas: Replicas) -> AsyncIterator[None]:
 async def test_replicas_follow_the_number_up_and_down(
     plane: RealPlane, admin: IndependentClient, renderer: Helm, tmp_path: Path
 ) -> None:
-    spec = FleetSpec(lease_s=5, settle_s=1)
+    spec = FleetSpec(
+        lease_s=5,
+        settle_s=1,
+        environment={"POD_NAMESPACE": FleetSpec().namespace},
+        shard_flags=("--hold", "--termination-grace-period", f"{GRACE_S}s"),
+        ring_spec={"holdSeconds": HOLD_S},
+    )
     scaling = {**HPA, "max": 6, "objectsPerReplica": 15}
     monitored = {**values(scaling), "monitoring": {"rules": {"enabled": True}}}
     objects = await renderer.template(monitored, namespace=spec.namespace)
@@ -156,8 +167,14 @@ async def test_replicas_follow_the_number_up_and_down(
             await admin.delete(ref.resource, ref.name, namespace=spec.namespace)
         await settled("down", 2)
         assert_turns(replicas.history)
-        assert replicas.running == ["replica-1", "replica-2"]
-        assert fleet.overlaps() == []
+        assert replicas.running == ["websites-0", "websites-1"]
+        evidence = fleet.evidence()
+        assert evidence.overlaps == []
+        assert evidence.foreign_writes == []
+        gap = evidence.longest_unattended
+        assert gap is None or gap.length_s < HOLD_S / 4, gap
+        if gap is not None:
+            print(f"longest time without a worker: {gap.length_s:.1f} s")
 
 
 def settling(fleet: Fleet, replicas: Replicas, server: Prometheus) -> Callable[[str, int], Awaitable[None]]:

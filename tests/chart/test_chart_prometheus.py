@@ -25,7 +25,7 @@ WITHOUT_FAULT_EMPTY = {"ringleader_handoffs_overdue", 'code=~"401|403|429"', "ri
 SCALING = """\
 groups:
   - name: constants
-    rules: [{record: "ringleader:objects_per_replica", expr: vector(20), labels: {ring: websites}}]
+    rules: [{record: "ringleader:objects_per_replica", expr: vector(60), labels: {ring: websites}}]
 """
 """What templates/scaling.yaml of the chart adds."""
 
