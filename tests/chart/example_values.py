@@ -82,7 +82,7 @@ EVERYTHING: Doc = {
             "volumeMounts": [{"name": "more", "mountPath": "/more"}],
             "podDisruptionBudget": {"maxUnavailable": "50%"},
             "askAboutTokens": True,
-            "scaling": {"enabled": True},
+            "scaling": {"enabled": True, "objectsPerReplica": 20_000},
         },
         "others": {
             "ring": "elsewhere.example.com",

@@ -68,9 +68,9 @@ class Helm:
         arguments = ["install", release, str(self.chart), "-n", namespace, "--create-namespace"]
         return await self._run([*arguments, "-f", self._values(values)])
 
-    async def upgrade(self, release: str, values: Doc, *, namespace: str) -> str:
+    async def upgrade(self, release: str, values: Doc, *, namespace: str, flags: Sequence[str] = ()) -> str:
         return await self._run(
-            ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values)]
+            ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values), *flags]
         )
 
     async def test(self, release: str, *, namespace: str) -> str:

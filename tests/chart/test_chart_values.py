@@ -129,7 +129,9 @@ async def test_fields_of_a_pod_are_laid_over_the_charts_and_take_none_away(rende
 
 async def test_the_number_of_replicas_is_left_to_an_autoscaler(renderer: Helm) -> None:
     """An upgrade of the release must not undo what the autoscaler wrote."""
-    (stateful,) = kinds(await renderer.template(other(scaling={"enabled": True})), "StatefulSet")
+    (stateful,) = kinds(
+        await renderer.template(other(scaling={"enabled": True, "kind": "none"})), "StatefulSet"
+    )
     assert "replicas" not in stateful["spec"]
 
 

@@ -12,6 +12,17 @@
 {{- if or (not .leaseNamespace) (eq .leaseNamespace "*") }}
 {{- fail (printf "externalRings.%s.leaseNamespace: %q is no namespace, and the controller %q needs its Lease there: write the ring's spec.leaseNamespace" .ring .leaseNamespace .name) }}
 {{- end }}
+{{- if and .scaling.enabled (ne .scaling.kind "none") }}
+{{- if not .scaling.objectsPerReplica }}
+{{- fail (printf "controllers.%s.scaling.objectsPerReplica: is missing: name how many objects the memory of one replica carries, such as 20000" .name) }}
+{{- end }}
+{{- if gt (int .scaling.min) (int .scaling.max) }}
+{{- fail (printf "controllers.%s.scaling.min: %d is more than scaling.max (%d): raise max" .name (int .scaling.min) (int .scaling.max)) }}
+{{- end }}
+{{- if and (eq .scaling.kind "keda") (not .scaling.prometheusAddress) }}
+{{- fail (printf "controllers.%s.scaling.prometheusAddress: is empty, and KEDA asks Prometheus: name it, such as http://prometheus.monitoring:9090" .name) }}
+{{- end }}
+{{- end }}
 {{- $ring := first .rings }}
 {{- $most := default 60 $ring.spec.maxLeaseDurationSeconds }}
 {{- if and (hasKey $ring "makesNamespace") (gt (float64 .leaseDurationSeconds) (float64 $most)) }}

@@ -47,6 +47,9 @@
 {{- $namespace = default .spec.leaseNamespace $namespace }}
 {{- end }}
 {{- end }}
+{{- if not $controller.terminationGracePeriodSeconds }}
+{{- $_ := set $controller "terminationGracePeriodSeconds" (ternary 300 90 $controller.scaling.enabled) }}
+{{- end }}
 {{- $account := include "ringleader.account" (dict "account" $controller.serviceAccount "name" $name) }}
 {{- $controllers = append $controllers (mergeOverwrite $controller (dict "name" $name "account" $account "rings" $rings "leaseNamespace" $namespace)) }}
 {{- end }}

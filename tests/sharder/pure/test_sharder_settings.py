@@ -69,7 +69,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     settings = read_settings(_words({**others, **of_the_cluster}))
     assert (settings.kubeconfig, settings.context, settings.identity) == ("k", "c", "s-1")
     assert (settings.election_namespace, settings.lease_duration_s) == ("leases", 30.0)
-    assert (settings.probes_host, settings.probes_port) == ("0.0.0.0", 8080)
+    assert (settings.probes_host, settings.probes_port) == ("", 8080)
     assert settings.probes_port_file == Path("/x/port")
     assert (settings.log_format, settings.log_level) == ("json", "debug")
     assert (settings.rings, settings.ring_file, settings.release) == (("a",), None, False)
