@@ -9,7 +9,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test lock clean bench-guard bench-priority
+.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test release image site lock clean bench-guard bench-priority
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,15 @@ mutants: setup ## break each protocol rule in a copy: the named test must turn r
 fuzz: setup ## strange objects and Leases at random into all that reads them: ten minutes (atheris too, where it is installed)
 	@RINGLEADER_FUZZ=5000 $(BIN)/python -m pytest -q --timeout 600 tests/fuzz $(ARGS)
 	@PYTHONPATH=. $(BIN)/python scripts/fuzz.py
+
+release: setup ## every artifact of a release in dist/, equal bytes for one commit (VERSION=0.1.0 as in pyproject.toml)
+	@$(BIN)/python scripts/release.py "$(VERSION)" $(ARGS)
+
+image: setup ## the container image as an OCI layout in dist/image, without a container engine
+	@$(BIN)/python -m devcluster.image dist/image $(ARGS)
+
+site: setup ## the documentation as a site with search, in dist/site
+	@$(BIN)/python scripts/site.py $(ARGS)
 
 wheel-test: setup ## the wheel in a fresh environment runs the quick start
 	@VENV="$(VENV)" scripts/wheel-test

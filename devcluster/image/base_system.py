@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubeio.errors import InputError
 
+STATUS: Final = "var/lib/dpkg/status.d"
+"""Folder with the control data of each package of the image."""
 _WANTED: Final = ("python3", "libgcc-s1", "libstdc++6", "tzdata")
 """libstdc++ and libgcc are what binary wheels may expect of a system (manylinux)."""
 _LEFT_OUT: Final = frozenset({"dpkg", "tar", "debconf", "cdebconf", "perl-base", "install-info"})
@@ -41,22 +42,11 @@ _FILES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class DebianPackage:
-    """One package of the base system."""
-
-    name: str
-    version: str
-    architecture: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class BaseSystem:
     """Root file system in the folder *tree*, with its *python* (`python3.11`)."""
 
     tree: Path
     python: str
-    packages: list[DebianPackage] = field(default_factory=list)
 
     @property
     def site_packages(self) -> str:
@@ -92,17 +82,15 @@ def debian_base(tree: Path) -> BaseSystem:
     cache = tree.with_name("debian")
     archives = _download(cache)
     tree.mkdir(parents=True)
-    packages = []
     for archive in archives:
-        package = _described(archive)
-        if package.name not in _LEFT_OUT:
+        name = _run("dpkg-deb", "-f", archive, "Package").strip()
+        if name not in _LEFT_OUT:
             _run("dpkg-deb", "-x", archive, tree)
-            control = tree / "var/lib/dpkg/status.d" / package.name
+            control = tree / STATUS / name  # where scanners of images look
             control.parent.mkdir(parents=True, exist_ok=True)
-            control.write_text(_run("dpkg-deb", "-f", archive))  # where scanners of images look
-            packages.append(package)
+            control.write_text(_run("dpkg-deb", "-f", archive))
     _tidy(tree)
-    return BaseSystem(tree, _python_of(tree), sorted(packages, key=lambda package: package.name))
+    return BaseSystem(tree, _python_of(tree))
 
 
 def unpacked_base(base: Path, tree: Path) -> BaseSystem:
@@ -142,14 +130,6 @@ def _download(cache: Path) -> list[Path]:
             "base", None, f"cannot be fetched: {lines[0]}", "run `apt-get update` first"
         ) from failure
     return sorted((cache / "archives").glob("*.deb"))
-
-
-def _described(archive: Path) -> DebianPackage:
-    name, version, architecture = _run(
-        "dpkg-deb", "-W", "--showformat=${Package}\n${Version}\n${Architecture}", archive
-    ).split("\n")
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    return DebianPackage(name, version, architecture, digest)
 
 
 def _tidy(tree: Path) -> None:

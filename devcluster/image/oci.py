@@ -104,6 +104,17 @@ def tar_of(tree: Path, *, epoch: int) -> bytes:
     return buffer.getvalue()
 
 
+def layers_of(layout: Path) -> list[Path]:
+    """Files of the layers of the image in *layout*, lowest first."""
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads(_blob(layout, index["manifests"][0]).read_text())
+    return [_blob(layout, layer) for layer in manifest["layers"]]
+
+
+def _blob(layout: Path, descriptor: Mapping[str, Any]) -> Path:
+    return layout / "blobs" / str(descriptor["digest"]).replace(":", "/")
+
+
 def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
     (blobs / digest).write_bytes(content)
