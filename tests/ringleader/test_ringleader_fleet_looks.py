@@ -164,6 +164,12 @@ async def test_a_replica_that_is_silent_is_named_and_the_others_are_shown(fleet:
     assert code == 1
 
 
+async def test_top_names_the_flag_that_reaches_replicas_without_a_pod(fleet: Fleet) -> None:
+    code, out, _ = await run(fleet, "top")
+    assert code == 1
+    assert out.count("name replicas outside a cluster with --endpoint URL") == len(fleet.lives())
+
+
 async def test_a_ring_is_described_with_its_last_events(fleet: Fleet) -> None:
     code, out, err = await run(fleet, "describe", "ring", fleet.spec.ring, "-o", "json")
     assert code == 0, out + err
