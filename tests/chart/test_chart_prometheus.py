@@ -22,7 +22,7 @@ from devcluster.embedded import embedded_plane
 from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from tests.chart.test_chart_monitoring import RULES, panels
+from tests.chart.monitoring import RULES, panels
 
 Doc = dict[str, Any]
 FASTER = 30

@@ -11,7 +11,7 @@ import yaml
 
 from kubeio.protocol import CONTROLLER_RINGS
 from sharder.ringspec.parsing import parse_ring
-from tests.sharder.pure.test_sharder_config import ring
+from tests.sharder.pure.ring_documents import ring
 
 FILE = Path(__file__).parents[3] / "manifests" / "crds" / "ringleader.dev_controllerrings.yaml"
 CRD: dict[str, Any] = yaml.safe_load(FILE.read_text())
