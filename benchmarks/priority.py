@@ -283,7 +283,6 @@ async def watching(testbed: Testbed, number: int) -> AsyncIterator[None]:
                     label_selector=f"{testbed.keys.shard}=watcher-{index}",
                     metadata_only=True,
                 ),
-                streams_lists=False,
                 clock=testbed.clock,
                 rng=random.Random(index),  # noqa: S311 - jitter
             )

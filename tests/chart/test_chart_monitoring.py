@@ -6,36 +6,18 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, ROOT, Helm
+from tests.chart.helm import ROOT, Helm
+from tests.chart.monitoring import DASHBOARD, RULES, expressions, panels, rules
 from tests.docs.metrics_page import documented
 
-Doc = dict[str, Any]
-RULES = CHART / "files" / "rules.yaml"
-DASHBOARD = CHART / "files" / "dashboard.json"
 EXPECTED = Path(__file__).with_name("rules_test.yaml")
 NAMED = re.compile(r"\b(?:ringleader|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+")
 HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
-
-
-def rules() -> list[Doc]:
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
-
-
-def panels() -> list[Doc]:
-    return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
-
-
-def expressions() -> Iterator[str]:
-    """Every query of rules and dashboard."""
-    yield from (rule["expr"] for rule in rules())
-    yield from (target["expr"] for panel in panels() for target in panel["targets"])
 
 
 def promtool() -> str:

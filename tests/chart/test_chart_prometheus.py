@@ -16,8 +16,8 @@ from devcluster.embedded import embedded_plane
 from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
+from tests.chart.monitoring import RULES, panels
 from tests.chart.prometheus import Prometheus, prometheus, wait_until
-from tests.chart.test_chart_monitoring import RULES, panels
 
 Doc = dict[str, Any]
 WITHOUT_FAULT_EMPTY = {"ringleader_handoffs_overdue", 'code=~"401|403|429"', "ringleader:assignment"}

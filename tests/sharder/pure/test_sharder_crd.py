@@ -15,7 +15,7 @@ from kubeio.protocol import CONTROLLER_RINGS
 from sharder.ringspec.parsing import parse_ring
 from sharder.schema import PACKAGED, packaged_schema
 from sharder.schema import SCHEMA as NUMBER
-from tests.sharder.pure.test_sharder_config import ring
+from tests.sharder.pure.ring_documents import ring
 
 FILE = Path(__file__).parents[3] / "manifests" / "crds" / "ringleader.dev_controllerrings.yaml"
 CRD: dict[str, Any] = yaml.safe_load(FILE.read_text())
