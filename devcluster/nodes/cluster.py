@@ -26,6 +26,8 @@ class NodePlane(RealPlane):
     """A `RealPlane` with kube-scheduler, a full kube-controller-manager, and nodes."""
 
     nodes: Sequence[Node] = ()
+    cgroup = ""
+    """The cgroup of all pods, below each root."""
 
     @property
     def pids(self) -> list[int]:
@@ -79,6 +81,7 @@ async def node_plane(directory: Path, *, nodes: int = 1, audit: bool = False) ->
         audited_groups=DEFAULT_GROUPS if audit else None,
         node_address=network.address,
     )
+    plane.cgroup = network.bridge
     plane.nodes = [
         Node(
             index, folder=directory, network=network, binaries=binaries, client_ca=directory / "client-ca.crt"

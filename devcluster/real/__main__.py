@@ -1,4 +1,4 @@
-"""`python -m devcluster.real build [--nodes] [NAME ...]`: build what a real control plane needs, once, with progress."""
+"""`python -m devcluster.real build [--nodes] [NAME ...]`: build a real control plane once, with progress."""
 
 from __future__ import annotations
 

@@ -50,6 +50,10 @@ class Helm:
             ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values)]
         )
 
+    async def rollback(self, release: str, *, namespace: str) -> str:
+        """Back to the revision before."""
+        return await self._run(["rollback", release, "-n", namespace])
+
     async def uninstall(self, release: str, *, namespace: str) -> str:
         return await self._run(["uninstall", release, "-n", namespace])
 
