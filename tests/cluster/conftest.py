@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from devcluster.nodes import NodePlane, node_plane
 from devcluster.nodes.python_image import write_python_image
 from devcluster.real.binaries import find_binaries, helm_recipe
-from kubeio.resource import CRDS, NAMESPACES
+from kubeio.resource import NAMESPACES
 from ringleader.assets import website_crd
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.held import held
 from ringleader.testing.prerequisites import install_definitions
 from tests.chart.helm import ROOT, Helm
-from tests.cluster.pod_fleet import IMAGE, SPEC, PodFleet
+from tests.cluster.pod_fleet import IMAGE, SPEC, PodFleet, eventually
 
 OBJECTS = 60
 UPDATES_PER_S = 10
@@ -66,9 +65,8 @@ async def fleet(plane: NodePlane, tmp_path_factory: pytest.TempPathFactory) -> A
     async with IndependentClient(plane.kubeconfig) as client:
         await client.create(NAMESPACES, {"metadata": {"name": SPEC.namespace}})
         await install_definitions(client, [website_crd()])
-        name = yaml.safe_load(website_crd().read_text())["metadata"]["name"]
-        await _wait_established(client, name)
         fleet = PodFleet(plane, client, helm=helm, journals=journals)
+        await eventually(lambda: _not_served(client), within_s=30)
         await fleet.objects.create_many(OBJECTS)
         watching = asyncio.create_task(fleet.watch.run(), name="containers")
         traffic = asyncio.create_task(
@@ -92,13 +90,9 @@ def _table(fleet: PodFleet) -> str:
     )
 
 
-async def _wait_established(client: IndependentClient, name: str) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            conditions = (await client.get(CRDS, name)).get("status", {}).get("conditions", [])
-            if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-                return
-            await asyncio.sleep(0.1)
+async def _not_served(client: IndependentClient) -> str:
+    await client.list_all(SPEC.resource)
+    return ""
 
 
 async def _run(command: list[str]) -> None:

@@ -36,7 +36,7 @@ SHARDER = "ringleader-sharder"
 REPLICAS = "websites"
 IMAGE = "ringleader:dev"
 KEYS = RingKeys("websites")
-SPEC = FleetSpec(lease_namespace=f"{RELEASE}-{KEYS.ring}", lease_s=5)
+SPEC = FleetSpec(lease_namespace=f"{RELEASE}-{KEYS.ring}", lease_s=15)
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 PODS = ApiResource("", "v1", "pods", "Pod")
@@ -66,14 +66,15 @@ class PodFleet:
         self.watch = ContainerWatch(plane.cgroup, clock=self.clock)
         self.rows: list[Row] = []
         self.replicas = 3
+        self.workers = 4
         self._journal_folder = journals
         self._journals: dict[Path, Journal] = {}
         self._since = self.clock.now()
 
     # -- the release ----------------------------------------------------------------------------------------
 
-    def values(self, *, image: str = IMAGE, workers: int = 4) -> Doc:
-        """Values of the chart: one ring, one controller."""
+    def values(self, *, image: str = IMAGE) -> Doc:
+        """Values of the chart: one ring, one controller of `replicas` with `workers` each."""
         repository, _, tag = IMAGE.partition(":")
         controlled = [{"group": "", "resource": "configmaps"}]
         return {
@@ -105,7 +106,7 @@ class PodFleet:
                     "target": "/app/ringleader/assets/examples/website/controller.py:websites",
                     "replicas": self.replicas,
                     "leaseDurationSeconds": SPEC.lease_s,
-                    "extraArgs": ["--journal=/journals/$(POD_NAME)", f"--workers={workers}"],
+                    "extraArgs": ["--journal=/journals/$(POD_NAME)", f"--workers={self.workers}"],
                     "env": [{"name": "WEBSITE_WAIT_MS", "value": "0-50"}],
                     "volumes": [
                         {
@@ -122,8 +123,8 @@ class PodFleet:
             ],
         }
 
-    async def upgrade(self, **changed: str | int) -> None:
-        await self.helm.upgrade(RELEASE, self.values(**changed), namespace=SYSTEM)  # type: ignore[arg-type]
+    async def upgrade(self, *, image: str = IMAGE) -> None:
+        await self.helm.upgrade(RELEASE, self.values(image=image), namespace=SYSTEM)
 
     async def restart(self, resource: ApiResource, name: str) -> None:
         """`kubectl rollout restart`."""

@@ -1,7 +1,7 @@
 """The chart's fleet on real nodes, and what a cluster does to it. The tests are one story and run in order.
 
 The image is the wheel on a base of this machine's own Python (`devcluster.nodes.python_image`): a plain docker archive,
-for no base image can be pulled here. Leases last 5 s, objects change ten times a second.
+for no base image can be pulled here. Leases last 15 s as the chart has it, objects change ten times a second.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ async def test_a_container_that_is_killed_is_restarted_and_keeps_its_objects(fle
 
 async def test_replicas_are_rolled_and_no_object_moves(fleet: PodFleet) -> None:
     async with fleet.act("replicas are rolled (helm upgrade)", within_s=300):
-        await fleet.upgrade(workers=2)
+        fleet.workers = 2
+        await fleet.upgrade()
     assert fleet.rows[-1].moved == 0
 
 
