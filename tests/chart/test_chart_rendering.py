@@ -269,6 +269,22 @@ async def test_a_replica_may_own_its_ring_only_and_nobody_is_granted_what_no_one
     assert not [role for role in roles.values() if {"nobody", "*"} & set().union(*granted(role).values())]
 
 
+@pytest.mark.parametrize("grace", [{}, {"terminationGracePeriodSeconds": 300}])
+async def test_a_replica_knows_its_grace_period_and_may_read_its_own_statefulset(
+    renderer: Helm, grace: Doc
+) -> None:
+    objects = await renderer.template({"rings": [RING], "controllers": [{**CONTROLLER, **grace}]})
+    (workload,) = kinds(objects, "StatefulSet")
+    pod = workload["spec"]["template"]["spec"]
+    period = pod["terminationGracePeriodSeconds"]
+    assert f"--termination-grace-period={period}s" in pod["containers"][0]["args"]
+    assert period == grace.get("terminationGracePeriodSeconds", 90)
+    (role,) = (role for role in kinds(objects, "Role") if ("apps", "statefulsets") in granted(role))
+    assert role["metadata"]["namespace"] == workload["metadata"]["namespace"]
+    assert granted(role) == {("apps", "statefulsets"): {"get"}}
+    assert role["rules"][0]["resourceNames"] == [workload["metadata"]["name"]]
+
+
 async def test_releases_of_one_name_in_two_namespaces_share_no_object(renderer: Helm) -> None:
     ring, controller = {**RING, "name": "others"}, {**CONTROLLER, "ring": "others"}
     without = {"sharder": {"enabled": False}, "crds": {"enabled": False}}
