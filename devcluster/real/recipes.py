@@ -15,6 +15,12 @@ from kubeio.errors import InputError
 
 DEFAULT_KUBERNETES = "1.36.3"
 DEFAULT_HELM = "4.3.0"
+FORMER_HELM = "3.22.0"
+"""The newest Helm 3, for the test that the chart needs nothing of Helm 4."""
+_HELM_3_KUBERNETES = " ".join(
+    f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major=1", "Minor=37")
+)
+"""Version that `helm template` of Helm 3 assumes: that of its client-go. Helm 4 reads it from its own build."""
 VERSION_VARIABLE = "RINGLEADER_KUBERNETES_VERSION"
 
 _HERE = Path(__file__).parent
@@ -90,13 +96,15 @@ def _pinned(version: str) -> Path | None:
 
 
 def helm_recipe(version: str = DEFAULT_HELM) -> Recipe:
-    """Helm's own command."""
+    """Helm's own command. One that is not the default comes from the cache alone."""
+    module = f"helm.sh/helm/v{version.partition('.')[0]}"
     return Recipe(
         name="helm",
         version=version,
         module=_HERE / "gomod-helm" / version,
-        packages={"helm": "helm.sh/helm/v4/cmd/helm"},
-        linker_flags=f"-s -w -X helm.sh/helm/v4/internal/version.version=v{version}",
+        packages={"helm": f"{module}/cmd/helm"},
+        linker_flags=f"-s -w -X {module}/internal/version.version=v{version} {_HELM_3_KUBERNETES}",
+        is_chosen=version != DEFAULT_HELM,
     )
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from kubeio.clock import SystemClock
-from ringleader.testing.held import held
 from ringleader.testing.process import Process
 from ringleader.testing.replica import Replica, ReplicaFailedError
+from ringleader.testing.single_task import single_task
 
 SLEEP = ("/bin/sleep", "60")
 CLOCK = SystemClock()
@@ -178,7 +178,7 @@ async def _entered(log: list[str]) -> AsyncIterator[int]:
 
 async def test_a_held_context_is_entered_and_left_by_one_task() -> None:
     log: list[str] = []
-    async with held(_entered(log)) as value:
+    async with single_task(_entered(log)) as value:
         assert value == 7
         assert str(id(asyncio.current_task())) not in log[0]
     assert log[0].split()[1] == log[1].split()[1]
@@ -193,5 +193,5 @@ class _Broken:
 
 async def test_what_a_held_context_raises_at_its_entry_is_raised_here() -> None:
     with pytest.raises(OSError, match="No such file"):
-        async with held(_Broken()):
+        async with single_task(_Broken()):
             pass

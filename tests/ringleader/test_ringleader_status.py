@@ -70,7 +70,7 @@ def seen(**changes: object) -> RingStatus:
             {"misplaced": 7, "rate_per_second": 0.0},
             "to do: 7 objects (0 unowned, 7 misplaced); nothing moves",
         ),
-        ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
+        ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced)"),
         (
             {
                 "releasing": True,
@@ -93,6 +93,12 @@ def seen(**changes: object) -> RingStatus:
 )
 def test_convergence_is_told_in_words(changes: dict[str, object], text: str) -> None:
     assert convergence(seen(**changes), now=NOW) == text
+
+
+def test_a_paused_ring_says_so_even_when_all_is_at_its_place() -> None:
+    shown = status_lines([seen(paused=True)], Screen(), is_wide=False, now=NOW)
+    assert "paused: nothing moves between live replicas; ringleader resume websites ends that" in shown
+    assert not any("paused" in line for line in status_lines([seen()], Screen(), is_wide=False, now=NOW))
 
 
 @pytest.mark.parametrize(
@@ -335,8 +341,8 @@ def age_shown(latest: LatestStatus) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-w", "--count"), "--count: True does not go with -w; leave one of them out"),
-        (("--handoffs", "-w"), "-w: True does not go with --handoffs; leave one of them out"),
+        (("-w", "--count"), "--count does not go with -w; leave one of them out"),
+        (("--handoffs", "-w"), "-w does not go with --handoffs; leave one of them out"),
     ],
 )
 async def test_flags_that_contradict_each_other_are_refused(

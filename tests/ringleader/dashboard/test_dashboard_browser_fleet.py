@@ -16,7 +16,7 @@ import pytest_asyncio
 from devcluster.embedded import embedded_plane
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.ringleader.dashboard.conftest import Shoot
 from tests.ringleader.dashboard.processes import dashboard
 
@@ -34,8 +34,8 @@ async def fleet(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> A
     folder = tmp_path_factory.mktemp("dashboard-fleet")
     spec = FleetSpec(lease_s=3, sharders=1)
     async with (
-        held(embedded_plane(folder / "plane")) as plane,
-        held(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
+        single_task(embedded_plane(folder / "plane")) as plane,
+        single_task(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
     ):
         await fleet.start(replicas=4)
         for number in range(OBJECTS):

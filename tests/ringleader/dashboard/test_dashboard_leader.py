@@ -32,9 +32,9 @@ from kubeio.rest.reviews import Reviews
 from ringleader.cluster.debug_endpoint import PODS
 from ringleader.dashboard.endpoint import SharderLost
 from ringleader.dashboard.leader import NoLeader, at_pod_address, find_leader
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
+from tests.addresses import own_address
 from tests.ringleader.dashboard.processes import dashboard, failed
-from tests.ringleader.test_ringleader_pod_proxy import own_address
 from tests.sharder.io.environment import SharderEnvironment, open_environment, wait_until
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import listening, published
@@ -56,7 +56,9 @@ LIVE_RULE = {"nonResourceURLs": ["/debug/rings"], "verbs": ["get"]}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
     try:
-        async with held(real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)) as plane:
+        async with single_task(
+            real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)
+        ) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
