@@ -77,6 +77,10 @@ class Helm:
         """Run the release's tests, and wait for their pods."""
         return await self._run(["test", release, "-n", namespace, "--timeout", "2m"])
 
+    async def rollback(self, release: str, *, namespace: str) -> str:
+        """Back to the revision before."""
+        return await self._run(["rollback", release, "-n", namespace])
+
     async def uninstall(self, release: str, *, namespace: str) -> str:
         return await self._run(["uninstall", release, "-n", namespace])
 

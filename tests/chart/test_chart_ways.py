@@ -26,7 +26,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.assets import website_crd
 from ringleader.testing.client import Doc, IndependentClient
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.chart.helm import Helm
 from tests.chart.manifests import kinds
 from tests.chart.running_pods import Pods, eventually
@@ -69,7 +69,7 @@ class Fresh(NamedTuple):
 async def fresh(tmp_path: Path) -> AsyncIterator[Fresh]:
     try:
         async with AsyncExitStack() as stack:
-            plane = await stack.enter_async_context(held(real_plane(tmp_path / "plane", audit=True)))
+            plane = await stack.enter_async_context(single_task(real_plane(tmp_path / "plane", audit=True)))
             yield Fresh(plane, await stack.enter_async_context(IndependentClient(plane.kubeconfig)))
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
