@@ -69,7 +69,7 @@ async def test_the_lists_of_older_charts_are_refused_with_the_form_that_is_wante
     older: Doc = {"rings": [{"name": "websites", "spec": RING}], "controllers": [{"name": "websites"}]}
     with pytest.raises(HelmFailed) as refused:
         await renderer.template({"rings": RINGS, "controllers": CONTROLLERS} | {field: older[field]})
-    assert f"{field}: is a slice, and has to be a map by name: write {field}: {{websites: {{" in str(
+    assert f"{field}: is a list, and has to be a map by name: write {field}: {{websites: {{" in str(
         refused.value
     )
     assert "CHANGELOG.md" in str(refused.value)
