@@ -27,6 +27,7 @@ from ringleader.testing.commands import CONFIGMAPS, FleetSpec
 from ringleader.testing.evidence import Evidence
 from ringleader.testing.journal import Journal, Record
 from ringleader.testing.objects import Objects
+from ringleader.testing.ownership_checks import replica_changes
 from tests.chart.helm import Helm
 from tests.cluster.containers import ContainerWatch
 
@@ -176,13 +177,11 @@ class PodFleet:
         await self.client.merge(NODES, node, {"spec": {"unschedulable": unschedulable}})
 
     async def leader(self) -> str:
-        """The pod of the sharder that leads."""
+        """The pod of the sharder that leads; empty if none does."""
         leases = await self.client.list_all(LEASES, namespace=SYSTEM)
         holders = {(lease.get("spec") or {}).get("holderIdentity") or "" for lease in leases}
-        (leader,) = [
-            pod["metadata"]["name"] for pod in await self.pods(SHARDER) if pod["metadata"]["name"] in holders
-        ]
-        return str(leader)
+        leaders = [pod["metadata"]["name"] for pod in await self.pods(SHARDER)]
+        return next((str(name) for name in leaders if name in holders), "")
 
     # -- acts -----------------------------------------------------------------------------------------------
 
@@ -206,6 +205,10 @@ class PodFleet:
         assert not evidence.overlaps, evidence.overlaps
         assert not evidence.foreign_writes, evidence.foreign_writes
         evidence.require_reconciles(100)
+        judged = replica_changes(evidence.judged, resources=SPEC.resources, replicas=evidence.replicas)
+        assert len({write.user for write in judged}) >= self.replicas, (
+            "the write check saw no writes of some replicas"
+        )
 
     def evidence(self, *, since: float, until: float) -> Evidence:
         """All records so far; availability is judged from *since* to *until*."""

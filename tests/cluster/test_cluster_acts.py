@@ -97,13 +97,19 @@ async def test_sharders_are_rolled_and_no_object_moves(fleet: PodFleet) -> None:
 
 async def test_the_leading_sharder_is_deleted(fleet: PodFleet) -> None:
     async with fleet.act("the leading sharder's pod is deleted"):
-        leader = await fleet.leader()
-        await fleet.client.delete(PODS, leader, namespace=SYSTEM)
+        before: list[str] = []
 
-        async def leads() -> str:
-            return f"{leader} leads" if await fleet.leader() == leader else ""
+        async def nobody() -> str:
+            before[:] = [await fleet.leader()]
+            return "" if before[0] else "no sharder leads"
 
-        await eventually(leads, within_s=60)
+        await eventually(nobody, within_s=60)
+        await fleet.client.delete(PODS, before[0], namespace=SYSTEM)
+
+        async def no_other() -> str:
+            return "" if await fleet.leader() not in ("", *before) else f"{before} leads, or none"
+
+        await eventually(no_other, within_s=60)
     assert fleet.rows[-1].moved == 0
     assert fleet.rows[-1].longest_s < BUSY_S
 
