@@ -183,6 +183,15 @@ class PodFleet:
         leaders = [pod["metadata"]["name"] for pod in await self.pods(SHARDER)]
         return next((str(name) for name in leaders if name in holders), "")
 
+    async def wait_leader(self) -> str:
+        """`leader`, as soon as there is one."""
+
+        async def nobody() -> str:
+            return "" if await self.leader() else "no sharder leads"
+
+        await eventually(nobody, within_s=60)
+        return await self.leader()
+
     # -- acts -----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
