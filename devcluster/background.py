@@ -30,7 +30,7 @@ _RECORD = "record.json"
 _LOG = "log"
 _START_S = 90.0
 _NODE_START_S = 60.0
-_END_S = 20.0
+_END_S = 60.0
 _PLANE = "plane"
 _LOG_LINES = 8
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PAUSE = "ringleader.dev/pause:1"
 SOCKET = "/run/containerd/containerd.sock"
-"""/run is a file system of the node's own."""
+"""/run is a file system of the node's own, as are /var/lib and /var/log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,12 @@ def kubelet_config(files: NodeFiles, *, address: str, client_ca: Path, cgroup: s
 
 
 def kubelet_flags(files: NodeFiles, *, address: str, kubeconfig: Path) -> list[str]:
+    """kubelet works in /var/lib/kubelet: the paths of its sockets may have 108 characters."""
     return [
         f"--config={files.kubelet}",
         f"--kubeconfig={kubeconfig}",
         f"--hostname-override={files.name}",
         f"--node-ip={address}",
-        f"--root-dir={files.folder / 'kubelet'}",
         f"--cert-dir={files.folder / 'pki'}",
     ]
 

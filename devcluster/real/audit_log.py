@@ -177,11 +177,12 @@ def read_attempts(lines: Iterable[bytes], *, boot_offset_s: float) -> list[Attem
 def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
     if event.verb not in VERBS or event.stage != "ResponseComplete" or _is_dry_run(event.request_uri):
         return []
+    user = event.impersonated_user or event.user
     answer = _Answer() if bytes(event.response_object) == b"null" else _decode_answer(event.response_object)
     _keep_little(event.object_ref, answer)
     attempt = Attempt(
         t=event.stage_timestamp.timestamp() + boot_offset_s,
-        user=intern((event.impersonated_user or event.user).username),
+        user=intern(user.username),
         verb=intern(event.verb),
         reference=event.object_ref,
         code=event.response_status.code,
@@ -189,7 +190,7 @@ def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
         answer=answer,
         uid=answer.metadata.uid or (answer.details.uid if answer.details else ""),
         body=_asked(event),
-        pod=intern(event.user.pod),
+        pod=intern(user.pod),
     )
     return _one_per_item(attempt) if event.verb == "deletecollection" and answer.items else [attempt]
 

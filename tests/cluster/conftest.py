@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 
 from devcluster.nodes import NodePlane, node_plane
-from devcluster.nodes.python_image import write_python_image
 from devcluster.real.binaries import find_binaries, helm_recipe
 from kubeio.resource import NAMESPACES
 from ringleader.assets import website_crd
@@ -21,6 +20,7 @@ from ringleader.testing.prerequisites import install_definitions
 from ringleader.testing.single_task import single_task
 from tests.chart.helm import ROOT, Helm
 from tests.cluster.pod_fleet import IMAGE, SPEC, PodFleet, eventually
+from tests.cluster.python_image import write_python_image
 
 OBJECTS = 60
 UPDATES_PER_S = 10

@@ -27,6 +27,7 @@ from ringleader.testing.commands import CONFIGMAPS, FleetSpec
 from ringleader.testing.evidence import Evidence
 from ringleader.testing.journal import Journal, Record
 from ringleader.testing.objects import Objects
+from ringleader.testing.ownership_checks import replica_changes
 from tests.chart.helm import Helm
 from tests.cluster.containers import ContainerWatch
 
@@ -176,13 +177,20 @@ class PodFleet:
         await self.client.merge(NODES, node, {"spec": {"unschedulable": unschedulable}})
 
     async def leader(self) -> str:
-        """The pod of the sharder that leads."""
+        """The pod of the sharder that leads; empty if none does."""
         leases = await self.client.list_all(LEASES, namespace=SYSTEM)
         holders = {(lease.get("spec") or {}).get("holderIdentity") or "" for lease in leases}
-        (leader,) = [
-            pod["metadata"]["name"] for pod in await self.pods(SHARDER) if pod["metadata"]["name"] in holders
-        ]
-        return str(leader)
+        leaders = [pod["metadata"]["name"] for pod in await self.pods(SHARDER)]
+        return next((str(name) for name in leaders if name in holders), "")
+
+    async def wait_leader(self) -> str:
+        """`leader`, as soon as there is one."""
+
+        async def nobody() -> str:
+            return "" if await self.leader() else "no sharder leads"
+
+        await eventually(nobody, within_s=60)
+        return await self.leader()
 
     # -- acts -----------------------------------------------------------------------------------------------
 
@@ -206,6 +214,10 @@ class PodFleet:
         assert not evidence.overlaps, evidence.overlaps
         assert not evidence.foreign_writes, evidence.foreign_writes
         evidence.require_reconciles(100)
+        judged = replica_changes(evidence.judged, resources=SPEC.resources, replicas=evidence.replicas)
+        assert len({write.user for write in judged}) >= self.replicas, (
+            "the write check saw no writes of some replicas"
+        )
 
     def evidence(self, *, since: float, until: float) -> Evidence:
         """All records so far; availability is judged from *since* to *until*."""

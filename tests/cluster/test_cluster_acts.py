@@ -1,12 +1,10 @@
 """The chart's fleet on real nodes, and what a cluster does to it. The tests are one story and run in order.
 
-The image is the wheel on a base of this machine's own Python (`devcluster.nodes.python_image`): a plain docker archive,
+The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): a plain docker archive,
 for no base image can be pulled here. Leases last 15 s as the chart has it, objects change ten times a second.
 """
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
@@ -37,9 +35,9 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-TAKEOVER_S = 2 * SPEC.lease_s + 1
-"""After a loss without a word: two Lease durations and the settle time (docs/protocol.md)."""
-BUSY_S = 15.0
+TAKEOVER_S = 3 * SPEC.lease_s + 1
+"""After a loss without a word: the leader's Lease ends, a standby waits two durations for the shards', and settles."""
+BUSY_S = 30.0
 """Allowance for two busy cores."""
 
 
@@ -97,13 +95,13 @@ async def test_sharders_are_rolled_and_no_object_moves(fleet: PodFleet) -> None:
 
 async def test_the_leading_sharder_is_deleted(fleet: PodFleet) -> None:
     async with fleet.act("the leading sharder's pod is deleted"):
-        leader = await fleet.leader()
+        leader = await fleet.wait_leader()
         await fleet.client.delete(PODS, leader, namespace=SYSTEM)
 
-        async def leads() -> str:
-            return f"{leader} leads" if await fleet.leader() == leader else ""
+        async def no_other() -> str:
+            return "" if await fleet.leader() not in ("", leader) else f"{leader} leads, or none"
 
-        await eventually(leads, within_s=60)
+        await eventually(no_other, within_s=60)
     assert fleet.rows[-1].moved == 0
     assert fleet.rows[-1].longest_s < BUSY_S
 
@@ -146,8 +144,8 @@ async def test_a_node_is_drained(fleet: PodFleet) -> None:
 
 async def test_a_node_is_lost_and_comes_back(fleet: PodFleet) -> None:
     """Its objects are taken over; its pods stay bound to it, and go on when it is back."""
-    node, lost = await _node_with_replicas(fleet)
-    async with fleet.act("a node is lost, and back after a minute", within_s=300):
+    node, lost = await _node_of_the_leader(fleet)
+    async with fleet.act("a node is lost with the leading sharder, and back after a minute", within_s=300):
         before = await fleet.objects.labels()
         fleet.plane.node(node).cut()
         fleet.watch.pause(node)
@@ -160,7 +158,11 @@ async def test_a_node_is_lost_and_comes_back(fleet: PodFleet) -> None:
 
             assert await still_theirs(), before
             await eventually(still_theirs, within_s=TAKEOVER_S + 60)
-            await asyncio.sleep(60 - TAKEOVER_S)  # a minute in all, so that the node counts as lost
+
+            async def ready() -> str:
+                return f"{node} is ready" if is_ready(await fleet.client.get(NODES, node)) else ""
+
+            await eventually(ready, within_s=150)
         finally:
             fleet.plane.node(node).mend()
             fleet.watch.resume(node)
@@ -215,13 +217,12 @@ async def test_what_stays_after_helm_uninstall(fleet: PodFleet) -> None:
     assert len(await fleet.objects.labels(resource=CONFIGMAPS)) > len(before)
 
 
-async def _node_with_replicas(fleet: PodFleet) -> tuple[str, set[str]]:
-    """A node with a replica but not all of them, and the names of those."""
-    for node in ("node-1", "node-2"):
-        there = {pod["metadata"]["name"] for pod in await fleet.pods() if on(pod) == node}
-        if 0 < len(there) < fleet.replicas:
-            return node, there
-    raise AssertionError("all replicas are on one node")
+async def _node_of_the_leader(fleet: PodFleet) -> tuple[str, set[str]]:
+    """The node of the leading sharder, and the names of the replicas there: some, not all."""
+    leader = await fleet.client.get(PODS, await fleet.wait_leader(), namespace=SYSTEM)
+    there = {pod["metadata"]["name"] for pod in await fleet.pods() if on(pod) == on(leader)}
+    assert 0 < len(there) < fleet.replicas
+    return on(leader), there
 
 
 def _waiting(pod: dict[str, object]) -> list[str]:

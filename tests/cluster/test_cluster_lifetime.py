@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -32,7 +33,7 @@ def left_by_clusters(folder: Path) -> dict[str, set[str]]:
     """What a cluster whose files are in *folder* could leave on this machine."""
     links = json.loads(_output("ip", "-j", "link"))
     return {
-        "processes": {line for line in _output("ps", "-eo", "args").splitlines() if str(folder) in line},
+        "processes": {line for line in _command_lines() if str(folder) in line},
         "mounts": set(Path("/proc/self/mounts").read_text().splitlines()),
         "links": {link["ifname"] for link in links},
         "routes": set(_output("ip", "route", "show", "table", "all").splitlines()),
@@ -42,6 +43,12 @@ def left_by_clusters(folder: Path) -> dict[str, set[str]]:
         "folders": {str(path) for root in _FOLDERS for path in Path(root).iterdir()},
         "files": {str(path) for path in folder.rglob("*") if not path.name.endswith(".lock")},
     }
+
+
+def _command_lines() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_text(errors="replace").replace("\0", " ")
 
 
 def _output(*command: str) -> str:

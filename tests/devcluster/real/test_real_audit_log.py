@@ -139,6 +139,16 @@ def test_impersonated_account_is_the_one_that_counts() -> None:
     assert found.user == "shard-b"
 
 
+def test_pod_of_a_mounted_token_is_known() -> None:
+    extra = {"authentication.kubernetes.io/pod-name": ["websites-0"]}
+    account = {"username": "system:serviceaccount:sites:websites", "extra": extra}
+    by_pod, by_hand = writes(
+        line(1, "create", code=201, version=1) | {"user": account},
+        line(2, "update", version=2),
+    )
+    assert (by_pod.pod, by_hand.pod) == ("websites-0", "")
+
+
 def test_generated_name_is_taken_from_the_answer() -> None:
     made = line(1, "create", "made-x7x7x", code=201, version=1)
     del made["objectRef"]["name"]
