@@ -18,6 +18,29 @@ CRD: dict[str, Any] = yaml.safe_load(FILE.read_text())
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 
+FIRST_DEFAULTS = frozenset(
+    [
+        "labelDomain",
+        "algorithm",
+        "virtualNodes",
+        "imbalancePercent",
+        "key",
+        "holdSeconds",
+        "settleSeconds",
+        "minMembers",
+        "startDelaySeconds",
+        "maxLeaseDurationSeconds",
+        "maxInFlight",
+        "maxInFlightPerOwner",
+        "drainTimeoutSeconds",
+        "drainPolicy",
+        "assignAtAdmission",
+        "auditIntervalSeconds",
+        "paused",
+    ]
+)
+"""Fields of version 0.1.0 that the API server fills in."""
+
 
 def as_json_schema(node: Any) -> Any:
     """The structural schema as JSON Schema: exclusiveMinimum is a number there, unknown fields are refused."""
@@ -55,6 +78,11 @@ def test_the_crd_is_the_resource_that_the_code_asks_for() -> None:
 
 def test_defaults_of_the_schema_are_the_defaults_of_the_code() -> None:
     assert parse_ring(ring(**defaults_of(SCHEMA["properties"]["spec"]))) == parse_ring(ring())
+
+
+def test_no_field_that_came_after_the_first_release_has_a_default() -> None:
+    """A CRD stays when the sharder is rolled back, and a sharder refuses fields that it does not know (ADR 47)."""
+    assert set(defaults_of(SCHEMA["properties"]["spec"])) <= FIRST_DEFAULTS
 
 
 def test_the_schema_knows_every_field_of_the_spec_and_the_code_knows_no_fewer() -> None:
