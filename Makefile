@@ -10,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test release helm image site lock clean bench-guard bench-priority
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test release helm image site lock clean bench-guard bench-priority autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ test-long: setup ## the long runs: every scenario of the load test, benchmarks, 
 
 test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache
 	@VENV="$(VENV)" scripts/test-real "$(VERSION)" $(ARGS)
+
+test-cluster: setup ## pods on real nodes: the chart, its fleet and what breaks it; needs root on Linux, about ten minutes
+	@VENV="$(VENV)" scripts/test-cluster $(ARGS)
 
 lint: setup ## ruff, mypy strict, import-linter
 	@VENV="$(VENV)" scripts/lint
@@ -81,6 +84,9 @@ bench-forged: setup ## honest objects beside 16,000 forged labels and 270 new on
 
 loadtest: setup ## one minute of load on an own fleet (SCENARIO=join, ARGS="--plane real --objects 100000")
 	@$(BIN)/ringleader loadtest $(SCENARIO) $(ARGS)
+
+autoscale: setup ## autoscaling policies compared over two simulated days: moves, replica hours, slow minutes
+	@$(BIN)/python -m loadtest.autoscale
 
 failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects; all are away for ten minutes
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py

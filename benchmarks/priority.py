@@ -210,7 +210,7 @@ def levels() -> Documents:
     """The chart's levels and flow schemas for the accounts of this benchmark."""
     resources = [{"group": "example.com", "resource": "websites"}]
     values = {
-        "rings": [{"name": RING, "spec": {"leaseNamespace": LEASES_IN, "resources": resources}}],
+        "rings": {RING: {"leaseNamespace": LEASES_IN, "resources": resources}},
         "sharder": SHARDER,
         "priority": {"extraServiceAccounts": [{"namespace": LEASES_IN, "name": "replica"}]},
     }
@@ -283,7 +283,6 @@ async def watching(testbed: Testbed, number: int) -> AsyncIterator[None]:
                     label_selector=f"{testbed.keys.shard}=watcher-{index}",
                     metadata_only=True,
                 ),
-                streams_lists=False,
                 clock=testbed.clock,
                 rng=random.Random(index),  # noqa: S311 - jitter
             )

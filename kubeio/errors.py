@@ -19,7 +19,8 @@ class KubeError(Exception):
 class InputError(KubeError):
     """Something a person wrote cannot be used: a flag, a file, a field. Commands print it and exit with 2.
 
-    *field* says where, *value* what stands there, *remedy* what to write instead.
+    *field* says where, *value* what stands there, *remedy* what to write instead. A flag without a value of its own
+    (None, True, False) is named alone.
     """
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
@@ -27,7 +28,9 @@ class InputError(KubeError):
         self.value = value
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{field}: {value!r} {problem}; {remedy}")
+        has_value = value is not None and not isinstance(value, bool)
+        shown = field if field.startswith("-") and not has_value else f"{field}: {value!r}"
+        super().__init__(f"{shown} {problem}; {remedy}")
 
 
 class Unreachable(KubeError):

@@ -33,7 +33,16 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("index.md", "concepts.md", "demo.md", "tutorial.md", "writing-a-controller.md", "reference.md"),
     "Coming from": ("coming-from-kopf.md", "coming-from-controller-runtime.md"),
     "Operate": (
-        *("operate.md", "day2.md", "support.md", "metrics.md", "runbooks.md", "inspect.md", "errors.md"),
+        *(
+            "operate.md",
+            "autoscaling.md",
+            "day2.md",
+            "support.md",
+            "metrics.md",
+            "runbooks.md",
+            "inspect.md",
+            "errors.md",
+        ),
         *("debugging.md", "security.md", "load-test.md", "benchmarks.md"),
     ),
     "How it works": ("architecture.md", "protocol.md", "ring.md", "membership.md", "sharder.md"),

@@ -102,6 +102,8 @@ class Settings:
     """A ring in a file, instead of the cluster's."""
     release: bool = False
     """Give the file's ring up and end."""
+    upgrade_crd: bool = False
+    """As leader, replace an older ControllerRing resource by the packaged one."""
     webhook: WebhookSettings | None = None
     """Serve the webhook by which rings may have objects assigned at admission."""
     log_format: str = "auto"
@@ -137,6 +139,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         rings=tuple(flags.ring),
         ring_file=file,
         release=flags.release,
+        upgrade_crd=flags.upgrade_crd,
         webhook=read_flags(
             bind=flags.webhook_bind,
             service=flags.webhook_service,
@@ -191,6 +194,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--release", action="store_true", help="With --ring-file: have every object given up, then end."
+    )
+    parser.add_argument(
+        "--upgrade-crd",
+        action="store_true",
+        help="As leader, replace an older ControllerRing resource by the one of this version.",
     )
     flags, unknown = parser.parse_known_args(arguments)
     option = next((argument for argument in unknown if argument.startswith("-")), None)

@@ -89,8 +89,7 @@ class Reflector:
     `watching_since` is when the server began to answer the present watch, on the clock; None while there is none.
 
     *since*: the version of a list that the consumer reads by itself. The session begins with the watch then, and
-    `events` raises what makes another list necessary instead of reading one. Without *streams_lists* the first list
-    comes in pages too: a server short of CPU sends those sooner than as many single events.
+    `events` raises what makes another list necessary instead of reading one.
     """
 
     def __init__(
@@ -99,7 +98,6 @@ class Reflector:
         *,
         page_size: int = 500,
         silence_s: float = 90.0,
-        streams_lists: bool = True,
         since: str = "",
         clock: Clock,
         rng: random.Random,
@@ -121,7 +119,7 @@ class Reflector:
         self._is_listed = bool(since)  # of now: the watch can go on from `resource_version`
         self._was_listed = bool(since)  # ever
         self._lists = not since
-        self._streams_lists = streams_lists
+        self._streams_lists = True
         self._limit = page_size
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:

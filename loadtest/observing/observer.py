@@ -95,7 +95,6 @@ class Observer:
             ListerWatcher(
                 client, resource, namespace=namespace if resource.namespaced else "", label_selector=selector
             ),
-            streams_lists=False,
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )

@@ -109,13 +109,14 @@ def print_report(report: Report, *, form: Form | None) -> None:
     bad = [found for found in report.findings if found.level in _BAD]
     if not bad:
         unchecked = len({found.check for found in report.findings if found.level is Level.UNCHECKED})
-        but = f", {unchecked} could not be made" if unchecked else ""
-        print_line(f"nothing is wrong: {len(CHECKS)} checks of {counted(len(report.rings), 'ring')}{but}")
+        made = f"{len(CHECKS) - unchecked} of {len(CHECKS)}" if unchecked else str(len(CHECKS))
+        but = f"; {unchecked} could not be made" if unchecked else ""
+        print_line(f"nothing is wrong: {made} checks of {counted(len(report.rings), 'ring')}{but}")
     for found in bad:
         print_line(f"{found.level}: {found.summary}")
         for line in found.evidence:
-            print_line(f"  seen  {line}")
-        print_line(f"  do    {found.remedy}")
+            print_line(f"  evidence  {line}")
+        print_line(f"  do        {found.remedy}")
     print_line()
     print_table(check_table(report.findings), form=form)
 

@@ -67,7 +67,7 @@ def _lasting(
             sample.cause,
             level=Level.WARNING if sample.cause.reason in _WAITS else Level.ERROR,
             ring=ring.name,
-            evidence=[so_many(group, count, _shared_by(sample.trouble, name))],
+            evidence=[f"ring {ring.name}: {so_many(group, count, _shared_by(sample.trouble, name))}"],
         )
 
 

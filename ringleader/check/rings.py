@@ -77,7 +77,7 @@ def judge_rings(evidence: Evidence) -> Iterator[Finding]:
                 f"{where}: its last edit has not been taken up",
                 ring=found.name,
                 about=where,
-                evidence=[f"generation {ring.metadata.generation}, the sharder has seen {observed}"],
+                evidence=[f"generation {ring.metadata.generation}, the sharder has observed {observed}"],
                 remedy="read the log of the sharder that leads",
             )
 

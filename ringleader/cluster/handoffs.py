@@ -12,7 +12,7 @@ import msgspec
 
 from ringleader.cluster.managed_fields import dated_meta, seconds_since
 from ringleader.cluster.object_causes import is_overdue
-from ringleader.cluster.objects import object_pages, ring_kinds
+from ringleader.cluster.objects import note_unserved, object_pages, ring_kinds
 from ringleader.cluster.placement import RELEASE
 from ringleader.output import Table, age
 
@@ -41,6 +41,7 @@ async def read_handoffs(
     """The handoffs of one ring, the oldest first. Raises KubeError."""
     found: list[HandoffRow] = []
     kinds, selector = await ring_kinds(discovery, state.ring), state.ring.keys.drain
+    note_unserved(state.ring, kinds)
     pages = object_pages(reader.client, kinds.resources, label_selector=selector, timeout_s=reader.timeout_s)
     async for resource, objects in pages:
         found += [_row(snapshot, state, resource.group_resource, each.raw) for each in objects]
@@ -84,7 +85,7 @@ def handoff_lines(found: Sequence[HandoffRow], *, limit: int, is_wide: bool = Fa
     ]
     table = Table(("OBJECT", "RING", "FROM", "TO", "SINCE", "NOTE"), rows, wide=("RING",))
     owed = Counter(each.owner for each in found)
-    text = ", ".join(f"{owner or 'nobody'} {count:,}" for owner, count in owed.most_common(5))
+    text = ", ".join(f"{owner or 'none'} {count:,}" for owner, count in owed.most_common(5))
     more = [f"... and {len(found) - limit:,} more (--limit {len(found)})"] if len(found) > limit else []
     total = f"{len(found):,} in flight; owed by {text}{', ...' if len(owed) > 5 else ''}"
     return [*table.lines(is_wide=is_wide), *more, total]

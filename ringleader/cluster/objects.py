@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,13 +29,29 @@ PAGE: Final = 1000
 
 
 async def ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
-    """The kinds of *ring*, as the sharder resolves them. Raises: InputError for one that is not served, KubeError."""
-    return RingKinds(ring.spec, {kind: await discovery.resolve(str(kind)) for kind in ring.kinds})
+    """The kinds of *ring* that the server serves, as the sharder resolves them. Raises KubeError."""
+    served = {}
+    for kind in ring.kinds:
+        with suppress(InputError):
+            served[kind] = await discovery.resolve(str(kind))
+    return RingKinds(ring.spec, served)
+
+
+def note_unserved(ring: Ring, kinds: RingKinds) -> None:
+    """Name on stderr what *ring* distributes and the server does not serve: an answer is without it."""
+    if kinds.unserved:
+        names = ", ".join(map(str, kinds.unserved))
+        remedy = "install its CRD, or take it out of spec.resources"
+        sys.stderr.write(f"note: ring {ring.name}: {names} is not served and left out; {remedy}\n")
 
 
 def parse_target(text: str) -> tuple[str, str]:
     """Kind and name of `website/blog`. Raises: InputError."""
     kind, slash, name = text.partition("/")
+    namespace, second, rest = name.partition("/")
+    if kind and namespace and second and rest and "/" not in rest:
+        remedy = f"write it as {kind}/{rest} -n {namespace}"
+        raise InputError("KIND/NAME", text, "has a namespace in it", remedy)
     if not (kind and slash and name) or "/" in name:
         raise InputError("KIND/NAME", text, "does not name one object", "write it as website/blog")
     return kind, name

@@ -9,8 +9,9 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from kubeio.errors import InputError, KubeError
@@ -110,5 +111,7 @@ async def port_forward(
         yield forward
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                # Process.kill() may reap the child before its watcher does
+                os.kill(process.pid, signal.SIGKILL)
         await reading

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.models import ObjectKey
 from kubeio.observed import observed
+from kubeio.program.failures import failure
 from ringleader.cluster.causes import Cause
 from ringleader.cluster.debug_endpoint import DebugAnswer, at_url, in_pod
 from ringleader.cluster.events import ClusterEvent, read_events
@@ -106,7 +107,7 @@ async def read_found(
     try:
         events = await _events(reader, placed.state.meta)
     except KubeError as error:
-        unread.append(f"events: {error}")
+        unread.append(f"events: {failure(error).message}")
     return Found(placed.resource, placed.state, seen, asked, events, unread)
 
 

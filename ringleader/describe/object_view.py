@@ -106,7 +106,7 @@ def _lease(obj: ObjectState) -> str:
     lease = obj.owner.lease if obj.owner is not None else obj.foreign_lease
     if lease is None:
         return "none of the owner's name" if obj.row.owner else "-"
-    holder = lease.spec.holder_identity or "nobody"
+    holder = lease.spec.holder_identity or "none"
     held = "itself" if holder == lease.metadata.name else holder
     renewed, lasts = age(obj.since(lease.spec.renew_time)), lease.spec.lease_duration_seconds or "?"
     contested = ", contested" if obj.keys.contested in lease.metadata.annotations else ""
@@ -124,7 +124,7 @@ def _working(found: Found) -> str:
         pod = obj.row.owner_member
         return f"the endpoint is {asked.shard}'s, not {obj.row.owner}'s: forward the port of pod {pod}"
     if asked.page is None:
-        return asked.problem or "it has never seen the object"
+        return asked.problem or "its watch has never shown the object"
     page = asked.page
     parts = [
         f"since {age(obj.since(page.running_since))}" if page.running_since else "",
@@ -147,18 +147,18 @@ def sharder_text(snapshot: Snapshot) -> str:
     if newest is None:
         return "none: no Lease ringleader-sharder in any namespace"
     leads = "leads" if newest.leads else "does not lead any more"
-    return f"{newest.holder or 'nobody'} {leads} (Lease {newest.where}, renewed {age(newest.age_s)} ago)"
+    return f"{newest.holder or 'no sharder'} {leads} (Lease {newest.where}, renewed {age(newest.age_s)} ago)"
 
 
 def lines(described: ObjectDescription, *, now: datetime) -> list[str]:
     """The description for people; its first line names the object and the cause."""
     at, cause = described.placement, described.cause
     rows: Rows = [("do", cause.remedy)] if cause.remedy else []
-    rows += [("seen", each) for each in cause.evidence]
+    rows += [("evidence", each) for each in cause.evidence]
     rows += [
         ("ring", at.ring),
-        ("owner", f"{at.owner or 'nobody'} ({at.owner_state})"),
-        ("desired", f"{at.desired_shard or 'nobody'} (member {at.desired_member or 'none'})"),
+        ("owner", f"{at.owner or 'none'} ({at.owner_state})"),
+        ("desired", f"{at.desired_shard or 'none'} (member {at.desired_member or 'none'})"),
         ("label", described.label),
         ("lease", described.lease),
         ("drain", "none" if at.drain_to is None else at.drain_to or "release"),

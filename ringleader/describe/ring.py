@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.errors import KubeError
+from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.cluster.causes import Cause, ring_causes
 from ringleader.cluster.events import ClusterEvent, read_events
@@ -60,7 +61,8 @@ class RingDescription(msgspec.Struct, rename="camel"):
     sharder: str
     conditions: list[ConditionRow]
     shards: list[ShardRow]
-    handoffs: list[HandoffRow]
+    handoffs: list[HandoffRow] | None
+    """None: they could not be read."""
     events: list[ClusterEvent]
     unread: list[str]
     paused: bool = False
@@ -77,16 +79,16 @@ async def read_ring(reader: ClusterReader, name: str) -> tuple[RingDescription, 
 
     snapshot = (await reader.snapshot(name, reads_namespaces=False)).require("rings", "leases")
     state, unread = snapshot.of(name), [gap.summary for gap in snapshot.gaps.values()]
-    handoffs: list[HandoffRow] = []
+    handoffs: list[HandoffRow] | None = None
     events: list[ClusterEvent] = []
     try:
         handoffs = await read_handoffs(reader, Discovery(reader.client), snapshot, state)
     except KubeError as error:
-        unread.append(f"handoffs: {error}")
+        unread.append(f"handoffs: {failure(error).message}")
     try:
         events = await _events(reader, name)
     except KubeError as error:
-        unread.append(f"events: {error}")
+        unread.append(f"events: {failure(error).message}")
     ring = state.ring
     conditions = (ring.condition(str(each.get("type"))) for each in ring.status.get("conditions") or [])
     types = [str(each.get("type")) for each in ring.status.get("conditions") or []]
@@ -181,13 +183,18 @@ def lines(described: RingDescription, *, now: datetime, is_wide: bool) -> list[s
         ],
         wide=("POD",),
     )
+    handoffs = (
+        ["handoffs in flight: not read"]
+        if described.handoffs is None
+        else handoff_lines(described.handoffs, limit=HANDOFFS, is_wide=is_wide)
+    )
     return [
         first_line(subject, first),
         *(f"{name:<9}{text}" for name, text in rows),
         "",
         *(table.lines(is_wide=is_wide) if described.shards else ["no shard has a Lease"]),
         "",
-        *handoff_lines(described.handoffs, limit=HANDOFFS, is_wide=is_wide),
+        *handoffs,
     ]
 
 

@@ -91,7 +91,7 @@ def _unseen(obj: ObjectState) -> Cause:
     shard = obj.row.owner
     return Cause(
         "Unseen",
-        f"has not reached its owner: {shard} has never seen it",
+        f"has not reached its owner: the watch of {shard} has never shown it",
         is_wrong=age_s is None or age_s > UNSEEN_S,
         since_seconds=age_s,
         remedy=f"look at {shard}'s log for its watches: a right that is missing, another version of the kind,"

@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
-from kubeio.errors import ApiError, KubeError, Unreachable
+from kubeio.errors import ApiError, Forbidden, KubeError, NotFound, Unreachable
+from kubeio.program.failures import failure
 from ringleader.cluster.causes import ring_notes
 from ringleader.cluster.debug_endpoint import DebugEndpoint, at_url, in_pod
 from ringleader.cluster.reader import ClusterReader
@@ -57,7 +58,7 @@ def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int
                 print_line(each.shard or each.name)
         case _:
             _print(loads, form)
-            for note in filter(None, notes):
+            for note in dict.fromkeys(filter(None, notes)):
                 print_line(note)
     return 0 if not loads or any(not each.problem for each in loads) else 1
 
@@ -122,6 +123,10 @@ def _why(error: Exception) -> str:
     match error:
         case Unreachable():
             return f"no answer: {error.reason}"
+        case NotFound():
+            return "no such pod, or nothing listens on --port; name replicas outside a cluster with --endpoint URL"
+        case Forbidden():
+            return failure(error).message
         case ApiError():
             return f"{error.status}: {error.message or error.reason}"
         case _:

@@ -5,13 +5,14 @@ Objects are read page by page and nothing is kept: memory does not follow their 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.errors import InputError
 from kubeio.models import GroupResource
-from ringleader.cluster.objects import object_pages, resolve_kind, ring_kinds
+from ringleader.cluster.objects import note_unserved, object_pages, resolve_kind, ring_kinds
 from ringleader.cluster.placement import Placer, Row
 from ringleader.cluster.reader import ClusterReader
 from ringleader.cluster.ring import choose_ring, named_ring
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ringleader.cluster.snapshot import Snapshot
 
 STDIN: Final = "-"
+_VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
 
 
 class Selection(NamedTuple):
@@ -53,6 +55,9 @@ def run_list(
     """The command; 2 if some line of standard input cannot be used."""
     if all_namespaces and namespace:
         raise InputError("-n", namespace, "contradicts -A", "give one of the two")
+    if kind is not None and _names_an_object(kind):
+        remedy = f"name its kind alone; about one object: ringleader describe {kind}"
+        raise InputError("KIND", kind, "names an object", remedy)
     if kind == STDIN:
         if all_namespaces or with_dependents:
             flag = "-A" if all_namespaces else "--with-dependents"
@@ -71,6 +76,9 @@ def run_list(
             async for rows in read_rows(reader, Discovery(client), snapshot, wanted, advance):
                 writer.write(rows)
         writer.end()
+        if writer.is_empty and form in ("", "wide"):
+            place = f"in namespace {space}; -A lists every namespace" if space else "in this cluster"
+            sys.stderr.write(f"note: no distributed object {place}\n")
 
     connected(where, all_of)
     return 0
@@ -93,6 +101,7 @@ async def read_rows(
         choose_ring(rings, only, wanted.ring)  # raises, and names what there is
     for state in chosen:
         kinds = await ring_kinds(discovery, state.ring)
+        note_unserved(state.ring, kinds)
         placer = Placer(reader.client, state, kinds)
         resources = [
             each
@@ -108,6 +117,12 @@ async def read_rows(
         ):
             metas = [each.meta for each in objects if snapshot.wants(state.ring, each.meta)]
             yield await placer.rows(resource, metas)
+
+
+def _names_an_object(text: str) -> bool:
+    """Whether *text* is KIND/NAME rather than a kind in a version, such as `websites.example.com/v1`."""
+    _, slash, rest = text.partition("/")
+    return bool(slash) and _VERSION.fullmatch(rest) is None
 
 
 def _is_wanted(ring: Ring, wanted: Selection, only: ApiResource | None) -> bool:

@@ -38,7 +38,7 @@ class RowWriter:
     def __init__(self, form: str) -> None:
         self._form = form
         self._comma = ""
-        self._is_empty = True
+        self.is_empty = True
         self._is_begun = False
         self._csv = csv.writer(sys.stdout, lineterminator="\n")
 
@@ -61,7 +61,7 @@ class RowWriter:
     def write(self, rows: Sequence[Row]) -> None:
         """*rows*, after those that were written before."""
         self._begin()
-        self._is_empty = self._is_empty and not rows
+        self.is_empty = self.is_empty and not rows
         match self._form:
             case "csv":
                 self._csv.writerows(map(_cells, rows))
@@ -86,7 +86,7 @@ class RowWriter:
         if self._form == "json":
             sys.stdout.write("\n]}\n")
         elif self._form == "yaml":
-            sys.stdout.write(" []\n" if self._is_empty else "\n")
+            sys.stdout.write(" []\n" if self.is_empty else "\n")
 
     def _line(self, *cells: str) -> None:
         """Columns of fixed width: the widest cell is not known before the last row."""

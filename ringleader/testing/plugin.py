@@ -17,7 +17,7 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, real_plane
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 
 
 def plane_context(
@@ -36,7 +36,7 @@ async def control_plane(request: pytest.FixtureRequest, tmp_path: Path) -> Async
     """An API server of the test's own, behind a fault proxy; a real one if the test is marked `real`."""
     is_real = request.node.get_closest_marker("real") is not None
     try:
-        async with held(plane_context(tmp_path / "plane", is_real=is_real, faults=True)) as plane:
+        async with single_task(plane_context(tmp_path / "plane", is_real=is_real, faults=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
@@ -51,5 +51,5 @@ def fleet_spec() -> FleetSpec:
 @pytest_asyncio.fixture
 async def fleet(control_plane: ControlPlane, fleet_spec: FleetSpec, tmp_path: Path) -> AsyncIterator[Fleet]:
     """A fleet without replicas yet: `await fleet.start("controller.py:websites", replicas=3)`."""
-    async with held(open_fleet(control_plane, tmp_path / "fleet", spec=fleet_spec)) as fleet:
+    async with single_task(open_fleet(control_plane, tmp_path / "fleet", spec=fleet_spec)) as fleet:
         yield fleet

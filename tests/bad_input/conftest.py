@@ -24,7 +24,7 @@ from kubeio.errors import KubeError
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.manifests import manifest
 from tests.warm_python import warm_python
 
@@ -128,8 +128,8 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     """Both planes, filled, and the folder of files."""
     folder = tmp_path_factory.mktemp("bad-input")
     async with (
-        held(embedded_plane(folder / "plane", faults=True)) as plane,
-        held(embedded_plane(folder / "bare-plane")) as bare,
+        single_task(embedded_plane(folder / "plane", faults=True)) as plane,
+        single_task(embedded_plane(folder / "bare-plane")) as bare,
     ):
         await _fill(plane)
         place = Place(plane, bare, folder)

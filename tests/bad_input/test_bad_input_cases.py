@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.embedded import Fault
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.manifests import manifest
 
 CASES = Path(__file__).with_name("cases.yaml")
@@ -60,7 +60,7 @@ async def endings(
     """How each of the chosen commands ends; they run in order, a few at a time."""
     chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     cases = {name: case for name, case in all_cases().items() if name in chosen}
-    async with held(_all_run(place, cases)) as endings:
+    async with single_task(_all_run(place, cases)) as endings:
         yield endings
 
 

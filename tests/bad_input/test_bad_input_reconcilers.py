@@ -15,8 +15,8 @@ import pytest_asyncio
 from devcluster.embedded import embedded_plane
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
 from ringleader.testing.objects import Ref
+from ringleader.testing.single_task import single_task
 
 CONTROLLER = Path(__file__).with_name("controllers") / "misbehaving.py"
 HEALTHY = 24
@@ -41,8 +41,8 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
         shard_flags=("--progress-deadline", "4"),
     )
     async with (
-        held(embedded_plane(folder / "plane")) as plane,
-        held(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
+        single_task(embedded_plane(folder / "plane")) as plane,
+        single_task(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
     ):
         await fleet.start(replicas=2)
         await fleet.objects.create_many(HEALTHY)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.real import BinariesMissing, RealPlane, real_plane
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
     """The kubeconfig of somebody who may do nothing."""
     try:
         plane_in = real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)
-        async with held(plane_in) as plane:
+        async with single_task(plane_in) as plane:
             assert isinstance(plane, RealPlane)
             yield await plane.kubeconfig_for("ada", admin=False)
     except BinariesMissing as missing:

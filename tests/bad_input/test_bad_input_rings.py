@@ -23,7 +23,7 @@ from kubeio.errors import Invalid, NotFound
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.manifests import manifest
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def assert_says(patterns: list[str], text: str) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def conditions(place: Place) -> AsyncIterator[Mapping[str, dict[str, Any]]]:
     """The condition Ready of every ring, once a sharder has looked at all of them."""
-    async with held(_sharded(place)) as conditions:
+    async with single_task(_sharded(place)) as conditions:
         yield conditions
 
 

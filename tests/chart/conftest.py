@@ -12,7 +12,7 @@ from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.binaries import find_binaries, helm_recipe
 from devcluster.real.real_plane import RealPlane
 from ringleader.testing.client import IndependentClient
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.chart.guarded import Guarded, guarded_plane
 from tests.chart.helm import Helm
 
@@ -29,7 +29,7 @@ def helm_binary() -> Path:
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
     """etcd, kube-apiserver with the RBAC authorizer, kube-controller-manager for garbage and namespaces."""
     try:
-        async with held(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
+        async with single_task(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

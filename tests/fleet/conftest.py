@@ -19,8 +19,8 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing
 from ringleader.testing.commands import WAIT_MS, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
 from ringleader.testing.plugin import plane_context
+from ringleader.testing.single_task import single_task
 
 OBJECTS = 80
 UPDATES_PER_S = 20.0
@@ -43,7 +43,7 @@ async def plane(
 ) -> AsyncIterator[ControlPlane]:
     directory: Path = tmp_path_factory.mktemp(f"plane-{request.param}")
     try:
-        async with held(
+        async with single_task(
             plane_context(directory, is_real=request.param == "real", faults=has_faults)
         ) as plane:
             yield plane
@@ -62,7 +62,7 @@ async def fleet(
     plane: ControlPlane, fleet_spec: FleetSpec, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Fleet]:
     """Three replicas, two sharders, 80 objects, 20 updates a second."""
-    async with held(_working_fleet(plane, fleet_spec, tmp_path_factory.mktemp("fleet"))) as fleet:
+    async with single_task(_working_fleet(plane, fleet_spec, tmp_path_factory.mktemp("fleet"))) as fleet:
         yield fleet
 
 

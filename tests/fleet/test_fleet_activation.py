@@ -18,8 +18,8 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import LEASES
 from ringleader.testing.commands import WAIT_MS, FleetSpec, Mode
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
 from ringleader.testing.ownership_checks import accepted, foreign_writes
+from ringleader.testing.single_task import single_task
 
 pytestmark = [
     pytest.mark.fleet,
@@ -50,7 +50,7 @@ async def fleet(
     plane: ControlPlane, fleet_spec: FleetSpec, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Fleet]:
     """Two replicas of which one leads, no sharder, 60 objects."""
-    async with held(open_fleet(plane, tmp_path_factory.mktemp("fleet"), spec=fleet_spec)) as fleet:
+    async with single_task(open_fleet(plane, tmp_path_factory.mktemp("fleet"), spec=fleet_spec)) as fleet:
         await fleet.objects.create_many(OBJECTS)
         fleet.mode = Mode.LEADER_ELECTED
         for name in ELECTED:

@@ -17,8 +17,8 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing
 from ringleader.testing.commands import WAIT_MS, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
 from ringleader.testing.plugin import plane_context
+from ringleader.testing.single_task import single_task
 from tests.fleet.judging import judge, unattended_s
 
 pytestmark = [
@@ -40,7 +40,7 @@ def free_port() -> int:
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     directory: Path = tmp_path_factory.mktemp("plane")
     try:
-        async with held(plane_context(directory, is_real=True)) as plane:
+        async with single_task(plane_context(directory, is_real=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
@@ -57,7 +57,7 @@ async def fleet(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         ring_spec={"assignAtAdmission": True},
         sharder_flags=("--webhook-bind", address, "--webhook-url", f"https://{address}"),
     )
-    async with held(open_fleet(plane, tmp_path_factory.mktemp("fleet"), spec=spec)) as fleet:
+    async with single_task(open_fleet(plane, tmp_path_factory.mktemp("fleet"), spec=spec)) as fleet:
         await fleet.start(replicas=3)
         await fleet.wait_for(lambda: _is_asked(fleet), "the webhook to be asked")
         yield fleet

@@ -19,7 +19,7 @@ from devcluster.faults import Fault
 from loadtest.inputs.template import RUN_LABEL
 from ringleader.testing.commands import WEBSITES, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 SLO = "assigned: 10s\nready: 20s\nfailures: 1%\nunowned: 0\noverlaps: 0\n"
@@ -34,8 +34,8 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
     """A fleet that somebody else runs, with one object of theirs."""
     folder = tmp_path_factory.mktemp("cluster")
     async with (
-        held(embedded_plane(folder / "plane", faults=True)) as plane,
-        held(open_fleet(plane, folder / "fleet", spec=FleetSpec(sharders=1))) as fleet,
+        single_task(embedded_plane(folder / "plane", faults=True)) as plane,
+        single_task(open_fleet(plane, folder / "fleet", spec=FleetSpec(sharders=1))) as fleet,
     ):
         await fleet.start(replicas=2)
         await fleet.objects.create("theirs")

@@ -20,8 +20,8 @@ from kubeio.clock import SystemClock
 from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process
+from ringleader.testing.single_task import single_task
 from tests.warm_python import warm_python
 
 OBJECTS = 30
@@ -129,8 +129,10 @@ def fleet_spec() -> FleetSpec:
 async def night(tmp_path: Path, fleet_spec: FleetSpec) -> AsyncIterator[Night]:
     """Three replicas and two sharders with all objects in their places."""
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(held(embedded_plane(tmp_path / "plane")))
-        fleet = await stack.enter_async_context(held(open_fleet(plane, tmp_path / "fleet", spec=fleet_spec)))
+        plane = await stack.enter_async_context(single_task(embedded_plane(tmp_path / "plane")))
+        fleet = await stack.enter_async_context(
+            single_task(open_fleet(plane, tmp_path / "fleet", spec=fleet_spec))
+        )
         await fleet.start(replicas=3)
         await fleet.objects.create_many(OBJECTS)
         await fleet.wait_quiet()

@@ -31,7 +31,7 @@ from ringleader.inspect.bundle import collect
 from ringleader.inspect.bundle.collect import LAST_APPLIED, Collector, client_versions
 from ringleader.inspect.bundle.command import archive
 from ringleader.inspect.bundle.workloads import status_only
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.ringleader.check.environment import RING, SITES, CheckEnvironment, open_environment
 from tests.warm_python import warm_python
 
@@ -246,7 +246,7 @@ async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
 async def real_env(tmp_path: Path) -> AsyncIterator[CheckEnvironment]:
     try:
         async with (
-            held(real_plane(tmp_path / "plane", controller_manager=False)) as plane,
+            single_task(real_plane(tmp_path / "plane", controller_manager=False)) as plane,
             Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
         ):
             env = CheckEnvironment(plane, client)

@@ -186,6 +186,12 @@ async def test_pause_and_resume_are_told_and_written_once(env: SharderEnvironmen
         await change_pause(env.client, "website", Order(), pause=False, timeout_s=10)
 
 
+async def test_the_keys_of_a_paused_ring_move_when_it_is_resumed(env: SharderEnvironment) -> None:
+    await three(env, paused=True)
+    shown = lines(await changed(env, "a", cordoned), is_dry=False, is_wide=False)
+    assert shown[1].endswith("% of the ring's keys move when the ring is resumed: it is paused")
+
+
 async def test_a_member_of_two_rings_needs_the_flag(env: SharderEnvironment) -> None:
     await three(env, members={"x": {"weight": 2}})
     other = {**await spec(env), "leaseNamespace": "other"}
@@ -196,7 +202,7 @@ async def test_a_member_of_two_rings_needs_the_flag(env: SharderEnvironment) -> 
         "spec": other,
     }
     await env.client.create(CONTROLLER_RINGS, document, type=bytes)
-    with pytest.raises(InputError, match=r"--ring: None is needed: x is a member of o, websites"):
+    with pytest.raises(InputError, match=r"--ring is needed: x is a member of o, websites"):
         await changed(env, "x", cordoned)
     assert (await changed(env, "x", cordoned, Order("o"))).ring == "o"
 
@@ -261,7 +267,7 @@ async def test_a_release_asks_first_and_needs_somebody_to_ask(env: SharderEnviro
     await three(env)
     done = await run(env, "delete", RING)
     assert done.returncode == 2
-    assert "--yes: False is needed: there is no terminal to ask on" in done.stderr
+    assert "--yes is needed: there is no terminal to ask on" in done.stderr
     assert await env.exists(CONTROLLER_RINGS, RING)
 
 

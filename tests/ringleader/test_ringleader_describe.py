@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.faults import Fault
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
@@ -287,8 +288,13 @@ KNOWN: dict[str, Any] = {"shard": OWNER, "cached": {"resourceVersion": "1", "own
             f"fails: ValueError: no html ({OWNER}, 7 times in a row)",
             True,
         ),
-        (200, {**KNOWN, "cached": None}, f"has not reached its owner: {OWNER} has never seen it", True),
-        (404, {}, f"has not reached its owner: {OWNER} has never seen it", True),
+        (
+            200,
+            {**KNOWN, "cached": None},
+            f"has not reached its owner: the watch of {OWNER} has never shown it",
+            True,
+        ),
+        (404, {}, f"has not reached its owner: the watch of {OWNER} has never shown it", True),
         (401, {}, "is where it belongs", False),
     ],
 )
@@ -380,7 +386,7 @@ async def test_a_ring_is_described_with_members_and_handoffs(env: SharderEnviron
     assert text.startswith(f"controllerring/{RING} is well: 2 members share its objects\n")
     assert (found.is_wrong, [each.shard for each in found.shards]) == (False, [OWNER, OTHER])
     assert "sharder  sharder-1 leads (Lease default/ringleader-sharder" in text
-    assert [(each.object, each.owner, each.to) for each in found.handoffs] == [(SITE, OWNER, OTHER)]
+    assert [(each.object, each.owner, each.to) for each in found.handoffs or []] == [(SITE, OWNER, OTHER)]
     assert f"1 in flight; owed by {OWNER} 1" in text
 
 
@@ -406,6 +412,15 @@ async def test_a_silent_shard_is_told_beside_what_else_is_wrong(env: SharderEnvi
     found, text = await described_ring(env)
     assert [cause.reason for cause in found.causes] == ["NoReplica", "Silent"]
     assert f"also     shard {OWNER} does not renew its Lease: frozen, cut off, or dead" in text
+
+
+async def test_handoffs_that_may_not_be_read_are_not_called_none(env: SharderEnvironment) -> None:
+    await owned(env)
+    await env.plane.faults.add(Fault(what="error", code=403, verb="list", resource="websites.example.com"))
+    found, text = await described_ring(env)
+    assert found.handoffs is None
+    assert "unread   handoffs: " in text
+    assert text.endswith("\nhandoffs in flight: not read")
 
 
 # ---- the command ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.warm_python import warm_python
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -29,8 +29,8 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
     folder = tmp_path_factory.mktemp("fleet")
     spec = FleetSpec(lease_s=4, sharders=1)
     async with (
-        held(embedded_plane(folder / "plane")) as plane,
-        held(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
+        single_task(embedded_plane(folder / "plane")) as plane,
+        single_task(open_fleet(plane, folder / "fleet", spec=spec)) as fleet,
     ):
         await fleet.objects.create_many(20)
         await fleet.start(replicas=2)
@@ -162,6 +162,12 @@ async def test_a_replica_that_is_silent_is_named_and_the_others_are_shown(fleet:
     assert "MB" in out
     code, _, _ = await run(fleet, "top", "--endpoint", "http://127.0.0.1:1")
     assert code == 1
+
+
+async def test_top_names_the_flag_that_reaches_replicas_without_a_pod(fleet: Fleet) -> None:
+    code, out, _ = await run(fleet, "top")
+    assert code == 1
+    assert out.count("name replicas outside a cluster with --endpoint URL") == len(fleet.lives())
 
 
 async def test_a_ring_is_described_with_its_last_events(fleet: Fleet) -> None:

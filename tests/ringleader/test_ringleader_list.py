@@ -98,6 +98,33 @@ async def test_no_object_is_an_empty_document(env: SharderEnvironment) -> None:
         assert yaml.safe_load(out) == {"objects": []}
 
 
+async def test_an_empty_namespace_is_named_for_people_only(env: SharderEnvironment) -> None:
+    await some(env)
+    code, out, err = await run(env, "-n", "nowhere")
+    assert (code, out.split()) == (0, ["OBJECT", "OWNER", "DESIRED", "DRAIN"])
+    assert err == "note: no distributed object in namespace nowhere; -A lists every namespace\n"
+    assert (await run(env, "-n", "nowhere", "-o", "csv"))[2] == ""
+    assert (await run(env, "-n", "sites"))[2] == ""
+
+
+async def test_a_resource_that_is_not_served_is_left_out_and_the_others_are_listed(
+    env: SharderEnvironment,
+) -> None:
+    await some(env)
+    sites, gone = {"group": "example.com", "resource": "websites"}, {"group": "gone.io", "resource": "things"}
+    await env.ring(resources=[sites, gone])
+    code, out, err = await run(env, "-A", "-o", "csv")
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert err.startswith("note: ring websites: things.gone.io is not served and left out; ")
+
+
+async def test_one_object_is_no_kind(env: SharderEnvironment) -> None:
+    await some(env)
+    code, _, err = await run(env, "website/one")
+    assert (code, "ringleader describe website/one" in err) == (2, True)
+    assert (await run(env, "websites.example.com/v1"))[0] == 0
+
+
 async def rows_of(env: SharderEnvironment, *, with_dependents: bool, kind: str | None = None) -> list[Row]:
     reader = ClusterReader(env.client, timeout_s=10)
     wanted = Selection(kind, with_dependents=with_dependents)

@@ -249,7 +249,7 @@ async def test_without_a_terminal_and_without_yes_nothing_is_changed(env: Sharde
     code, _, err = await env.run("websites")
     assert code == 2
     assert err == (
-        "error: --yes: False is needed: there is no terminal to ask on; "
+        "error: --yes is needed: there is no terminal to ask on; "
         "give --yes to change them, or --dry-run to see what would be changed\n"
     )
     assert (await env.meta("blog")).finalizers == [KOPFS]

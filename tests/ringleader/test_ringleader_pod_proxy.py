@@ -6,7 +6,6 @@ There is no kubelet: the Pod is an object whose status names this machine's addr
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from ringleader.cluster.debug_endpoint import PODS, in_pod
 from ringleader.cluster.shards import Pod
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
+from tests.addresses import own_address
 
 pytestmark = pytest.mark.real
 ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -31,21 +31,11 @@ BINDINGS = ApiResource(
 )
 
 
-def own_address() -> str:
-    """An address of this machine that is not loopback: an API server does not go to that."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("198.51.100.1", 9))  # nothing is sent
-        except OSError:
-            pytest.skip("this machine has no address but loopback")
-        return str(probe.getsockname()[0])
-
-
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """An administrator who shows a bearer token, as people and pods do."""
     try:
-        async with held(real_plane(tmp_path / "plane", controller_manager=False)) as plane:
+        async with single_task(real_plane(tmp_path / "plane", controller_manager=False)) as plane:
             token = await token_of_an_administrator(plane.kubeconfig)
             document = yaml.safe_load(plane.kubeconfig.read_text())
             document["users"][0]["user"] = {"token": token}
@@ -76,11 +66,12 @@ async def token_of_an_administrator(kubeconfig: Path) -> str:
         return str(msgspec.json.decode(answer.body)["status"]["token"])
 
 
-async def pod(client: Client, address: str) -> None:
+async def pod(client: Client, address: str, *, name: str = "web-0") -> None:
+    """A running Pod at *address*."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "web-0"},
+        "metadata": {"name": name},
         "spec": {
             "automountServiceAccountToken": False,
             "containers": [{"name": "one", "image": "registry.example.com/web:1"}],
@@ -88,7 +79,7 @@ async def pod(client: Client, address: str) -> None:
     }
     await client.create(PODS, body, namespace="default", type=bytes)
     status = MergePatch({"status": {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}})
-    await client.patch(PODS, "web-0", status, namespace="default", subresource="status", type=bytes)
+    await client.patch(PODS, name, status, namespace="default", subresource="status", type=bytes)
 
 
 async def test_metrics_come_through_and_the_debug_pages_see_no_token(client: Client) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from kubeio.clock import SystemClock
-from ringleader.testing.held import held
 from ringleader.testing.process import Process
 from ringleader.testing.replica import Replica, ReplicaFailedError
+from ringleader.testing.single_task import single_task
 
 SLEEP = ("/bin/sleep", "60")
 CLOCK = SystemClock()
@@ -84,8 +84,13 @@ async def test_a_stopped_place_stays_empty_until_it_is_wanted_again(tmp_path: Pa
 
 
 async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
-    async with place(tmp_path, ("/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")) as replica:
+    ready = tmp_path / "ready"
+    program = f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done"
+    async with place(tmp_path, ("/bin/sh", "-c", program)) as replica:
         process = await started(replica)
+        async with asyncio.timeout(30):
+            while not ready.exists():  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
         began = time.monotonic()
         await replica.stop(grace_s=0.3)
         assert process.exit_code == -signal.SIGKILL
@@ -94,7 +99,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path
 
 async def until_state(pid: int, wanted: str) -> None:
     """The kernel delivers a signal when the process gets its turn: on a busy machine that takes a while."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while state(pid) != wanted:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)
 
@@ -173,7 +178,7 @@ async def _entered(log: list[str]) -> AsyncIterator[int]:
 
 async def test_a_held_context_is_entered_and_left_by_one_task() -> None:
     log: list[str] = []
-    async with held(_entered(log)) as value:
+    async with single_task(_entered(log)) as value:
         assert value == 7
         assert str(id(asyncio.current_task())) not in log[0]
     assert log[0].split()[1] == log[1].split()[1]
@@ -188,5 +193,5 @@ class _Broken:
 
 async def test_what_a_held_context_raises_at_its_entry_is_raised_here() -> None:
     with pytest.raises(OSError, match="No such file"):
-        async with held(_Broken()):
+        async with single_task(_Broken()):
             pass

@@ -70,7 +70,7 @@ def seen(**changes: object) -> RingStatus:
             {"misplaced": 7, "rate_per_second": 0.0},
             "to do: 7 objects (0 unowned, 7 misplaced); nothing moves",
         ),
-        ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
+        ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced)"),
         (
             {
                 "releasing": True,
@@ -93,6 +93,12 @@ def seen(**changes: object) -> RingStatus:
 )
 def test_convergence_is_told_in_words(changes: dict[str, object], text: str) -> None:
     assert convergence(seen(**changes), now=NOW) == text
+
+
+def test_a_paused_ring_says_so_even_when_all_is_at_its_place() -> None:
+    shown = status_lines([seen(paused=True)], Screen(), is_wide=False, now=NOW)
+    assert "paused: nothing moves between live replicas; ringleader resume websites ends that" in shown
+    assert not any("paused" in line for line in status_lines([seen()], Screen(), is_wide=False, now=NOW))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +202,15 @@ async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder
     await env.leases.swap(lease)
     (found,) = await look(env.client)
     assert [each.silent for each in found.members] == [True, False]
+
+
+async def test_a_member_that_is_scaled_away_is_leaving_and_has_no_place(env: SharderEnvironment) -> None:
+    await two_members(env)
+    lease = await env.shards[0].lease()
+    lease.metadata.annotations[KEYS.leaving] = "true"
+    await env.leases.swap(lease)
+    (found,) = await look(env.client)
+    assert [(each.state, each.ideal) for each in found.members] == [("leaving", 0.0), ("held", 1.0)]
 
 
 async def look(client: Client) -> list[RingStatus]:
@@ -326,8 +341,8 @@ def age_shown(latest: LatestStatus) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-w", "--count"), "--count: True does not go with -w; leave one of them out"),
-        (("--handoffs", "-w"), "-w: True does not go with --handoffs; leave one of them out"),
+        (("-w", "--count"), "--count does not go with -w; leave one of them out"),
+        (("--handoffs", "-w"), "-w does not go with --handoffs; leave one of them out"),
     ],
 )
 async def test_flags_that_contradict_each_other_are_refused(

@@ -66,6 +66,7 @@ async def test_a_map_that_raises_is_logged_with_its_object_and_the_others_go_on(
     await secret(bench, "bad", page="", sites="blog")
     await secret(bench, "front", page="aGk=", sites="blog")
     await bench.until(lambda: bench.page("blog"), equals="aGk= of 2")
+    await bench.until(lambda: shard.logged("map function failed: nothing enqueued"))
     assert shard.logged("map function failed: nothing enqueued")[0]["object"] == "secrets default/bad"
 
 

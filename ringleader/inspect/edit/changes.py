@@ -51,6 +51,8 @@ class RingChange(msgspec.Struct, rename="camel"):
     is_written: bool
     moves: float
     flows: list[Flow]
+    is_paused: bool = False
+    """The ring is paused: its keys move when it is resumed."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -159,7 +161,13 @@ def _member_change(
     what = f"member {name}: {', '.join(parts) or f'is {state} already'}"
     flows = _flows(ring, changed, found) if parts else []
     return RingChange(
-        ring.name, what, bool(parts), is_written=False, moves=sum(flow.share for flow in flows), flows=flows
+        ring.name,
+        what,
+        bool(parts),
+        is_written=False,
+        moves=sum(flow.share for flow in flows),
+        flows=flows,
+        is_paused=ring.spec.paused,
     )
 
 
@@ -274,7 +282,12 @@ def lines(change: RingChange, *, is_dry: bool, is_wide: bool) -> list[str]:
     dry = " (not written: --dry-run)" if is_dry and change.is_changed else ""
     shown = [f"ring {change.ring}: {change.what}{dry}"]
     if change.moves:
-        shown.append(f"{change.moves:.1%} of the ring's keys move, as fast as maxInFlight lets them")
+        when = (
+            " when the ring is resumed: it is paused"
+            if change.is_paused
+            else ", as fast as maxInFlight lets them"
+        )
+        shown.append(f"{change.moves:.1%} of the ring's keys move{when}")
     if is_wide:
         shown += [f"  {flow.source} -> {flow.target}  {flow.share:.2%}" for flow in change.flows]
     return shown

@@ -126,7 +126,7 @@ def delete(
         str, typer.Option("--timeout", metavar="TIME", help="Longest wait; for ever if absent.")
     ] = "",
 ) -> int:
-    """Give a ring up, so that nobody owns its objects. Every owner lets go, then the ring is gone. Asks first."""
+    """Give a ring up, so that its objects have no owner. Every owner lets go, then the ring is gone. Asks first."""
     from ringleader.inspect.edit.delete import run_delete
 
     return run_delete(

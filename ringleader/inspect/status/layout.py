@@ -69,7 +69,8 @@ def _in_tables(shown: RingStatus, *, is_wide: bool, now: datetime) -> list[str]:
 def _remarks(shown: RingStatus, *, now: datetime) -> list[str]:
     """Lines below the numbers of a ring."""
     warning = f"warning: {shown.warning}" if shown.warning else ""
-    return [line for line in (convergence(shown, now=now), lateness(shown), source(shown), warning) if line]
+    found = (convergence(shown, now=now), pause(shown), lateness(shown), source(shown), warning)
+    return [line for line in found if line]
 
 
 def ring_table(shown: RingStatus) -> Table:
@@ -108,8 +109,15 @@ def convergence(shown: RingStatus, *, now: datetime) -> str:
         f"to do: {about}{shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"
     )
     if shown.paused and not shown.unowned:
-        return f"{to_do}; the ring is paused"
+        return to_do
     return f"{to_do}{_pace(shown)}"
+
+
+def pause(shown: RingStatus) -> str:
+    """That the ring is paused, and the way out; empty if it is not."""
+    if not shown.paused or shown.releasing:
+        return ""
+    return f"paused: nothing moves between live replicas; ringleader resume {shown.name} ends that"
 
 
 def lateness(shown: RingStatus) -> str:

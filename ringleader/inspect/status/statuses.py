@@ -8,7 +8,7 @@ import msgspec
 
 from kubeio.clock import SystemClock
 from ringleader.cluster.causes import ring_notes
-from ringleader.cluster.objects import object_pages, ring_kinds
+from ringleader.cluster.objects import note_unserved, object_pages, ring_kinds
 from ringleader.cluster.placement import Placer
 from ringleader.cluster.ring_status import ObjectCount, RingStatus, counted_status, reported_status
 from ringleader.progress import progress
@@ -51,6 +51,7 @@ async def _count(
 ) -> ObjectCount:
     """The main objects of a ring."""
     kinds, keys = await ring_kinds(discovery, state.ring), state.ring.keys
+    note_unserved(state.ring, kinds)
     placer, count = Placer(reader.client, state, kinds), ObjectCount()
     mains = [resource for resource in kinds.resources if kinds.is_main(resource)]
     pages = object_pages(reader.client, mains, advance=advance, timeout_s=reader.timeout_s)

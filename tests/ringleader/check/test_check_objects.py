@@ -33,7 +33,7 @@ async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_l
         "sites/ringleader-sharder (for 4"
     )
     assert site.reason == "NoSharder"
-    assert site.evidence == [f"1 of {SITES + 1} websites.example.com have no owner"]
+    assert site.evidence == [f"ring websites: 1 of {SITES + 1} websites.example.com have no owner"]
     assert page.object == "configmap/site-100 -n sites"
     (sharder,) = found(report, "sharder")
     assert sharder.evidence == ["new objects and those of dead replicas wait"]
@@ -70,7 +70,9 @@ async def test_a_handoff_that_the_sharder_calls_late_is_told_with_object_and_own
     assert (
         f"is stuck: its owner {ONE} does not hand it over to {TWO} (drainTimeoutSeconds 60)" in first.summary
     )
-    assert f"1 of {SITES} websites.example.com of {ONE} wait for their handoff" in first.evidence
+    assert (
+        f"ring websites: 1 of {SITES} websites.example.com of {ONE} wait for their handoff" in first.evidence
+    )
 
 
 async def test_a_handoff_under_way_is_no_trouble(env: CheckEnvironment) -> None:

@@ -35,7 +35,7 @@ from ringleader.check.environment import (
 )
 from ringleader.check.findings import Level
 from ringleader.check.hooks import CONFIGURATIONS, ENDPOINT_SLICES
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from tests.ringleader.check.environment import (
     ACCOUNTS,
     KEYS,
@@ -110,7 +110,7 @@ async def env(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CheckEn
     try:
         plane_in = real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)
         async with (
-            held(plane_in) as plane,
+            single_task(plane_in) as plane,
             Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
         ):
             env = CheckEnvironment(plane, client)

@@ -220,10 +220,15 @@ def test_a_kind_of_two_rings_needs_the_flag() -> None:
     assert choose_ring([RING, other], WEBSITES, "other") is other
 
 
-@pytest.mark.parametrize("text", ["blog", "website/", "/blog", "a/b/c", ""])
+@pytest.mark.parametrize("text", ["blog", "website/", "/blog", "a/b/c/d", "a//c", ""])
 def test_a_target_is_kind_and_name(text: str) -> None:
     with pytest.raises(InputError, match="website/blog"):
         parse_target(text)
+
+
+def test_a_namespace_in_a_target_belongs_behind_n() -> None:
+    with pytest.raises(InputError, match="write it as website/blog -n sites"):
+        parse_target("website/sites/blog")
 
 
 def test_forms_are_those_of_kubectl() -> None:

@@ -19,7 +19,7 @@ from kubeio.program.probes import FLAG, Probes
 from ringleader.dashboard.endpoint import SharderLost
 from ringleader.dashboard.leader import at_url
 from sharder.live.stream import RIGHT
-from tests.ringleader.test_ringleader_pod_proxy import own_address
+from tests.addresses import own_address
 from tests.sharder.live.scenes import Scene, state_of
 from tests.sharder.live.served import OneToken, published
 

@@ -19,7 +19,7 @@ from kubeio.http.tls import load_key_pair
 from kubeio.program.http_server import HttpRequest, HttpServer, Reply
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from sharder.admission.certificate_manager import server_context
 from sharder.admission.certificates import make_authority, make_serving
 from tests.sharder.admission.reviews import answered, review, website
@@ -33,7 +33,7 @@ SHARDS = {"web-a-00000001", "web-b-00000001"}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
     try:
-        async with held(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
+        async with single_task(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-import yaml
 
 from kubeio.models import GroupResource
 from sharder.errors import FieldProblem, RingRefused
@@ -23,25 +22,7 @@ from sharder.ringspec.spec import (
     RingSpec,
 )
 from tests.sharder.pure.lease_simulation import make_spec
-
-SMALL = """
-apiVersion: ringleader.dev/v1alpha1
-kind: ControllerRing
-metadata: {name: websites}
-spec:
-  leaseNamespace: ring-system
-  resources:
-    - group: example.com
-      resource: websites
-      controlledResources: [{resource: configmaps}]
-"""
-
-
-def ring(**spec: Any) -> dict[str, Any]:
-    """The small ring with fields of its spec replaced; None removes one."""
-    document: dict[str, Any] = yaml.safe_load(SMALL)
-    document["spec"] = {k: v for k, v in {**document["spec"], **spec}.items() if v is not None}
-    return document
+from tests.sharder.pure.ring_documents import ring
 
 
 def problems_of(document: dict[str, Any]) -> list[FieldProblem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import yaml
 
 from kubeio.protocol import CONTROLLER_RINGS
 from sharder.ringspec.parsing import parse_ring
-from tests.sharder.pure.test_sharder_config import ring
+from sharder.schema import PACKAGED, packaged_schema
+from sharder.schema import SCHEMA as NUMBER
+from tests.sharder.pure.ring_documents import ring
 
 FILE = Path(__file__).parents[3] / "manifests" / "crds" / "ringleader.dev_controllerrings.yaml"
 CRD: dict[str, Any] = yaml.safe_load(FILE.read_text())
@@ -40,6 +44,10 @@ FIRST_DEFAULTS = frozenset(
     ]
 )
 """Fields of version 0.1.0 that the API server fills in."""
+
+
+DIGESTS = {1: "a77205c32c2dc3e3f4a4bb7e4299b707c6180ea9a7d14f66fed9f96f85ba66b6"}
+"""Digest of the packaged spec by schema number: what was released is never edited here."""
 
 
 def as_json_schema(node: Any) -> Any:
@@ -155,3 +163,12 @@ def test_what_the_code_works_the_schema_accepts(spec: dict[str, Any]) -> None:
 
 def test_the_schema_has_no_rules_that_the_embedded_control_plane_refuses() -> None:
     assert "x-kubernetes-validations" not in FILE.read_text()
+
+
+def test_the_schema_number_rises_with_every_change_of_the_schema() -> None:
+    assert PACKAGED.resolve() == FILE
+    digest = hashlib.sha256(json.dumps(CRD["spec"], sort_keys=True).encode()).hexdigest()
+    assert (packaged_schema(), digest) == list(DIGESTS.items())[-1], (
+        f"the ControllerRing resource changed: raise the annotation {NUMBER} and add a line to DIGESTS"
+    )
+    assert list(DIGESTS) == list(range(1, len(DIGESTS) + 1))

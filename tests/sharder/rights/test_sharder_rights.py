@@ -29,8 +29,8 @@ from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import CRDS, EVENTS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
-from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process
+from ringleader.testing.single_task import single_task
 from tests.sharder.io.environment import CONFIGMAPS, KEYS, ROOT, SECRETS, SITES_WITH_PAGES, WEBSITES
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
@@ -116,7 +116,7 @@ async def _end(process: Process, pending: asyncio.Task[int]) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
     try:
-        async with held(real_plane(tmp_path_factory.mktemp("plane"))) as plane:
+        async with single_task(real_plane(tmp_path_factory.mktemp("plane"))) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

@@ -1,4 +1,4 @@
-"""An async context that its own task enters and leaves, whichever task uses it.
+"""Async context manager that one task enters and leaves, whichever task uses it: for async fixtures.
 
 pytest runs the two halves of an async fixture in different tasks; task groups and timeouts inside a context do not
 allow that.
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def held(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+async def single_task(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
     """*context*, open during the block. Raises the errors of its entry and exit."""
     loop = asyncio.get_running_loop()
     entered: asyncio.Future[T] = loop.create_future()
     enough = asyncio.Event()
-    keeper = loop.create_task(_keep(context, entered, enough), name="held context")
+    keeper = loop.create_task(_keep(context, entered, enough), name="single-task context")
     first: set[asyncio.Future[Any]] = {keeper, entered}
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     if not entered.done():
