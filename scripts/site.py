@@ -43,7 +43,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
             "inspect.md",
             "errors.md",
         ),
-        *("debugging.md", "security.md", "load-test.md", "benchmarks.md"),
+        *("debugging.md", "security.md", "threat-model.md", "load-test.md", "benchmarks.md"),
     ),
     "How it works": ("architecture.md", "protocol.md", "ring.md", "membership.md", "sharder.md"),
     "Project": ("changelog.md", "contributing.md", "reporting.md", "development.md", "adr/README.md"),

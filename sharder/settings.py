@@ -215,17 +215,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _check_combinations(flags: argparse.Namespace) -> None:
     """Raises InputError if flags are mixed that do not go together."""
-    if flags.ring_file and flags.webhook_bind:
-        raise InputError(
-            "--webhook-bind",
-            flags.webhook_bind,
-            "goes with ControllerRings only",
-            "leave it out: objects are assigned as soon as they are seen",
-        )
-    if flags.ring_file and flags.ring:
-        raise InputError(
-            "--ring", flags.ring[0], "goes with ControllerRings only", "leave it out: the file has one ring"
-        )
+    for flag, value, remedy in (
+        ("--webhook-bind", flags.webhook_bind, "objects are assigned as soon as they are seen"),
+        ("--ring", ", ".join(flags.ring), "the file has one ring"),
+        ("--upgrade-crd", flags.upgrade_crd, "a ring in a file needs no resource"),
+    ):
+        if value and flags.ring_file:
+            raise InputError(flag, value, "goes with ControllerRings only", f"leave it out: {remedy}")
     for flag, value, instead in (
         ("--namespaces", flags.namespaces, "select namespaces by the ring's spec.namespaceSelector"),
         ("--release", flags.release, "delete the ring: kubectl delete controllerring NAME"),

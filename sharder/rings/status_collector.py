@@ -205,7 +205,10 @@ class StatusCollector:
     def _measure(self, view: View, progress: RingProgress) -> None:
         metrics, ring = self._context.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
-        oldest_s = self._pending.oldest_s(self._context.clock.now()) if progress.unassigned else 0.0
+        oldest_s = 0.0
+        if progress.unassigned:
+            now, refused = self._context.clock.now(), self._context.objects.refusals
+            oldest_s = self._pending.oldest_s(now, refused=refused)
         metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
         metrics.misplaced.labels(ring=ring).set(self._scan.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))

@@ -22,15 +22,15 @@ from devcluster.listening import free_ports
 
 Doc = dict[str, Any]
 FASTER = 30
-"""Windows and delays of the rules are so many times shorter here."""
+"""Windows and delays of the rules are so many times shorter unless a test says otherwise."""
 UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
-def shortened(text: str) -> str:
-    """*text* of a rule file with every window and delay FASTER times shorter."""
+def shortened(text: str, *, faster: int = FASTER) -> str:
+    """*text* of a rule file with every window and delay *faster* times shorter."""
 
     def short(match: re.Match[str]) -> str:
-        seconds = int(match["number"]) * UNITS_S[match["unit"]] // FASTER
+        seconds = int(match["number"]) * UNITS_S[match["unit"]] // faster
         return f"{match['before']}{max(seconds, 1)}s{match['after']}"
 
     window = r"(?P<before>\[|for: |interval: )(?P<number>\d+)(?P<unit>[smh])(?P<after>\]|\s)"
@@ -89,13 +89,15 @@ async def wait_until(what: str, condition: Callable[[], Awaitable[Any]], *, with
 
 
 @asynccontextmanager
-async def prometheus(directory: Path, rules: Mapping[str, str]) -> AsyncIterator[Prometheus]:
+async def prometheus(
+    directory: Path, rules: Mapping[str, str], *, faster: int = FASTER
+) -> AsyncIterator[Prometheus]:
     """A Prometheus that evaluates *rules* (texts by file name, shortened) and scrapes once a second."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not on PATH; install it (Debian: apt-get install prometheus)")
     for name, text in rules.items():
-        (directory / name).write_text(shortened(text))
+        (directory / name).write_text(shortened(text, faster=faster))
     targets = directory / "targets.json"
     targets.write_text("[]")
     found = {

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from kubeio.resource import NAMESPACES
 from ringleader.testing.client import IndependentClient
+from scripts.document import blocks_of
 from tests.chart.example_values import CONTROLLERS, RINGS
 from tests.chart.helm import ROOT, Helm
 from tests.chart.manifests import RESTRICTED, kinds
@@ -74,3 +76,25 @@ async def test_a_test_of_the_release_runs_our_own_image_only_when_asked_for(rend
     assert images[0] == images[1]
     verbs = {verb for role in kinds(hooks, "ClusterRole") for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "create"}, "create: of subjectaccessreviews"
+
+
+async def test_the_test_of_the_release_may_do_what_the_page_of_check_lists(renderer: Helm) -> None:
+    page = (ROOT / "docs" / "inspect" / "check.md").read_text()
+    (listed,) = (
+        yaml.safe_load(block.body)
+        for block in blocks_of(page)
+        if block.body.startswith("kind: ClusterRole\n")
+    )
+    (role,) = kinds(await renderer.hooks({"rings": RINGS}), "ClusterRole")
+    assert rights(role) == rights(listed)
+
+
+def rights(role: Doc) -> set[tuple[str, str, str]]:
+    """Group, resource and verb of each right; a URL stands for group and resource."""
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule.get("apiGroups", ["URL"])
+        for resource in rule.get("resources", rule.get("nonResourceURLs"))
+        for verb in rule["verbs"]
+    }

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.real import BinariesMissing
+from devcluster.real.binaries import find_binaries
 from devcluster.real.real_plane import RealPlane
+from devcluster.real.recipes import FORMER_HELM, helm_recipe
 from kubeio.access.cluster import load_cluster
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
@@ -199,6 +202,28 @@ async def test_turning_it_on_leaves_one_replica_unless_the_field_is_handed_over(
     again = await admin.get(STATEFULSETS, "websites", namespace=NAMESPACE)
     await helm.uninstall("sites", namespace=NAMESPACE)
     assert found["spec"]["replicas"] == again["spec"]["replicas"] == replicas
+
+
+async def test_helm_3_takes_the_field_away_once_whoever_owns_it(
+    plane: RealPlane, admin: IndependentClient, tmp_path: Path
+) -> None:
+    """It compares manifests on the client's side, and knows no owners; what an autoscaler writes later stays."""
+    try:
+        binary = find_binaries(["helm"], helm_recipe(FORMER_HELM))["helm"]
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+    helm = Helm(binary, tmp_path, plane.kubeconfig)
+    for name in (NAMESPACE, LEASES):
+        await admin.create_if_absent(NAMESPACES, {"metadata": {"name": name}})
+    await helm.install("sites", values(), namespace=NAMESPACE)
+    await hand_over(admin, 3)
+    await helm.upgrade("sites", values(HPA), namespace=NAMESPACE)
+    found = await admin.get(STATEFULSETS, "websites", namespace=NAMESPACE)
+    await admin.merge(STATEFULSETS, "websites", {"spec": {"replicas": 4}}, namespace=NAMESPACE)
+    await helm.upgrade("sites", values(HPA), namespace=NAMESPACE)
+    later = await admin.get(STATEFULSETS, "websites", namespace=NAMESPACE)
+    await helm.uninstall("sites", namespace=NAMESPACE)
+    assert (found["spec"]["replicas"], later["spec"]["replicas"]) == (1, 4)
 
 
 async def test_turning_it_off_takes_the_field_back_by_force(helm: Helm, admin: IndependentClient) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scripts.values import CHART, ROOT, leaves, page, texts
-from tests.chart.example_values import CONTROLLER, CONTROLLERS, POD, RING, RINGS
+from tests.chart.example_values import CONTROLLER, CONTROLLERS, DEPLOYMENTS, POD, RING, RINGS
 from tests.chart.helm import Helm, HelmFailed
 from tests.chart.manifests import kinds
 
@@ -69,7 +69,7 @@ async def test_the_lists_of_older_charts_are_refused_with_the_form_that_is_wante
     older: Doc = {"rings": [{"name": "websites", "spec": RING}], "controllers": [{"name": "websites"}]}
     with pytest.raises(HelmFailed) as refused:
         await renderer.template({"rings": RINGS, "controllers": CONTROLLERS} | {field: older[field]})
-    assert f"{field}: is a slice, and has to be a map by name: write {field}: {{websites: {{" in str(
+    assert f"{field}: is a list, and has to be a map by name: write {field}: {{websites: {{" in str(
         refused.value
     )
     assert "CHANGELOG.md" in str(refused.value)
@@ -84,6 +84,14 @@ async def test_a_second_file_changes_one_value_of_one_controller(renderer: Helm)
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example.com/websites:2"
     assert container["command"][-1] == CONTROLLER["target"]
+
+
+async def test_a_second_file_leaves_a_name_out_and_an_empty_key_is_an_empty_map(renderer: Helm) -> None:
+    first = {"rings": RINGS, "controllers": CONTROLLERS, "externalRings": {"other": DEPLOYMENTS}}
+    none = {"rings": {"websites": None}, "controllers": {"websites": None}, "externalRings": {"other": None}}
+    left_out = await renderer.template(first, none)
+    empty = await renderer.template({"rings": None, "controllers": None, "externalRings": None})
+    assert left_out == empty == await renderer.template({})
 
 
 async def test_what_a_controller_leaves_out_comes_from_the_defaults(renderer: Helm) -> None:
@@ -201,7 +209,7 @@ def objects_of(node: Any, path: str) -> list[tuple[str, Doc]]:
     if not isinstance(node, dict):
         return []
     below = [found for name, one in node.items() for found in objects_of(one, f"{path}/{name}")]
-    return [(path, node)] * (node.get("type") == "object") + below
+    return [(path, node)] * ("object" in node.get("type", ())) + below
 
 
 def test_the_page_says_what_the_files_say() -> None:

@@ -27,7 +27,8 @@ from kubeio.rest.discovery import Discovery
 from ringleader.assets import website_crd
 from ringleader.testing.client import Doc, IndependentClient
 from ringleader.testing.single_task import single_task
-from tests.chart.helm import Helm
+from scripts.document import blocks_of
+from tests.chart.helm import ROOT, Helm
 from tests.chart.manifests import kinds
 from tests.chart.running_pods import Pods, eventually
 from tests.chart.websites import (
@@ -242,6 +243,34 @@ async def test_two_teams_with_releases_of_one_name_share_a_sharder(
 def reason(status: Doc) -> str:
     assert condition(status, "Ready") != "True"
     return next((str(c["reason"]) for c in status.get("conditions", []) if c["type"] == "Ready"), "")
+
+
+@pytest.mark.fleet
+async def test_the_number_of_replicas_is_handed_over_as_the_page_says(
+    fresh: Fresh, helm_binary: Path, tmp_path: Path
+) -> None:
+    """An upgrade that leaves a field out removes it, unless another manager has it too."""
+    plane, admin = fresh
+    helm = Helm(helm_binary, tmp_path, plane.kubeconfig)
+    await helm.install("ringleader", VALUES, namespace=SYSTEM)
+    (block,) = (
+        block.body
+        for block in blocks_of((ROOT / "docs" / "operate.md").read_text())
+        if "--field-manager=handover" in block.body
+    )
+    words = block.replace("kubectl ", f"{program('kubectl')} --kubeconfig {plane.kubeconfig} ")
+    process = await asyncio.create_subprocess_exec("bash", "-ec", words)
+    assert await process.wait() == 0
+    scaled = {**VALUES, "controllerDefaults": {"scaling": {"enabled": True}}}
+    await helm.upgrade("ringleader", scaled, namespace=SYSTEM)
+    stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
+    assert stateful["spec"]["replicas"] == 3
+    owners = [
+        each["manager"]
+        for each in stateful["metadata"]["managedFields"]
+        if "f:replicas" in each["fieldsV1"].get("f:spec", {})
+    ]
+    assert owners == ["handover"]
 
 
 async def test_the_packaged_chart_renders_what_the_folder_does(helm_binary: Path, tmp_path: Path) -> None:

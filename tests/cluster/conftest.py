@@ -17,8 +17,8 @@ from devcluster.real.binaries import find_binaries, helm_recipe
 from kubeio.resource import NAMESPACES
 from ringleader.assets import website_crd
 from ringleader.testing.client import IndependentClient
-from ringleader.testing.held import held
 from ringleader.testing.prerequisites import install_definitions
+from ringleader.testing.single_task import single_task
 from tests.chart.helm import ROOT, Helm
 from tests.cluster.pod_fleet import IMAGE, SPEC, PodFleet, eventually
 
@@ -49,7 +49,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(image: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NodePlane]:
-    async with held(node_plane(tmp_path_factory.mktemp("cluster"), nodes=2, audit=True)) as plane:
+    async with single_task(node_plane(tmp_path_factory.mktemp("cluster"), nodes=2, audit=True)) as plane:
         await plane.import_image(image)
         yield plane
 

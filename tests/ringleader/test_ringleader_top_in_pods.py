@@ -19,8 +19,9 @@ from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import open_fleet
+from tests.addresses import own_address
 from tests.ringleader.test_ringleader_fleet_looks import run
-from tests.ringleader.test_ringleader_pod_proxy import own_address, pod
+from tests.ringleader.test_ringleader_pod_proxy import pod
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(300)]
 

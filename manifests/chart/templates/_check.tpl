@@ -36,7 +36,7 @@
 
 {{/* Fails for the lists of charts before 0.1.0: (dict "field" name "value" value "example" yaml) */}}
 {{- define "ringleader.checkIsMap" -}}
-{{- if not (kindIs "map" .value) }}
-{{- fail (printf "%s: is a %s, and has to be a map by name: write %s: {%s}; CHANGELOG.md shows a whole file before and after" .field (kindOf .value) .field .example) }}
+{{- if and .value (not (kindIs "map" .value)) }}
+{{- fail (printf "%s: is a %s, and has to be a map by name: write %s: {%s}; CHANGELOG.md shows a whole file before and after" .field (kindIs "slice" .value | ternary "list" (kindOf .value)) .field .example) }}
 {{- end }}
 {{- end }}

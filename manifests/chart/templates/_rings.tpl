@@ -10,9 +10,11 @@
 {{- include "ringleader.checkIsMap" (dict "field" "rings" "value" .Values.rings "example" "websites: {resources: [...]}") }}
 {{- $rings := list }}
 {{- range $name, $spec := .Values.rings }}
+{{- if $spec }}
 {{- $namespace := include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" (dict "name" $name "spec" $spec)) }}
 {{- $makes := not $spec.leaseNamespace }}
 {{- $rings = append $rings (dict "name" $name "makesNamespace" $makes "spec" (merge (dict "leaseNamespace" $namespace) $spec)) }}
+{{- end }}
 {{- end }}
 {{- toJson $rings }}
 {{- end }}
@@ -21,7 +23,7 @@
 {{- define "ringleader.externalRings" -}}
 {{- $rings := list }}
 {{- range $name, $ring := .Values.externalRings }}
-{{- $rings = append $rings (dict "name" $name "spec" $ring) }}
+{{- $rings = append $rings (dict "name" $name "spec" (default dict $ring)) }}
 {{- end }}
 {{- toJson $rings }}
 {{- end }}
@@ -37,6 +39,7 @@
 {{- $controllers := list }}
 {{- $known := include "ringleader.allRings" . | fromJsonArray }}
 {{- range $name, $values := .Values.controllers }}
+{{- if $values }}
 {{- $own := dict "ring" $name "namespace" $.Release.Namespace }}
 {{- $controller := mergeOverwrite $own (deepCopy $.Values.controllerDefaults) (deepCopy $values) }}
 {{- $rings := list }}
@@ -52,6 +55,7 @@
 {{- end }}
 {{- $account := include "ringleader.account" (dict "account" $controller.serviceAccount "name" $name) }}
 {{- $controllers = append $controllers (mergeOverwrite $controller (dict "name" $name "account" $account "rings" $rings "leaseNamespace" $namespace)) }}
+{{- end }}
 {{- end }}
 {{- toJson $controllers }}
 {{- end }}

@@ -221,3 +221,25 @@ async def test_a_refused_ring_has_conditions_and_counters_and_no_state_of_before
         assert value(registry, "moves_total", reason="new") == 1
         await env.ring()
         await wait_until(lambda: value(registry, "shards", state="ready"), within_s=30)
+
+
+async def test_an_object_that_the_api_server_protects_is_refused_and_not_the_oldest_that_waits(
+    env: SharderEnvironment,
+) -> None:
+    """Its ring is Ready, with the reason Refused: no alert about waiting objects for as long as the policy stands."""
+    await env.ring()
+    await env.shard("a")
+    websites = "websites.example.com"
+    await env.plane.faults.add(
+        Fault(what="error", verb="patch", resource=websites, name="site-0", user="sharder-1", code=422)
+    )
+    await env.site("site-0")
+    async with measured(env) as registry:
+        await wait_until(lambda: value(registry, "refused_objects") == 1, within_s=30)
+        await wait_until(lambda: value(registry, "oldest_unowned_seconds") == 0, within_s=30)
+        assert value(registry, "unowned_objects") == 1
+        await env.plane.faults.add(
+            Fault(what="latency", verb="patch", resource=websites, user="sharder-1", delay_s=30)
+        )
+        await env.site("site-1")
+        await wait_until(lambda: value(registry, "oldest_unowned_seconds") > 0, within_s=20)
