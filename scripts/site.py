@@ -35,6 +35,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Operate": (
         *(
             "operate.md",
+            "values.md",
             "autoscaling.md",
             "day2.md",
             "support.md",
