@@ -112,6 +112,11 @@ class HttpServer:
                 ssl=self._tls,
                 ssl_handshake_timeout=_HANDSHAKE_S if self._tls is not None else None,
             )
+        except socket.gaierror as error:
+            remedy = "name an address of this machine, such as 127.0.0.1"
+            raise InputError(
+                self._flag, f"{self.bind}:{self.port}", "names a host that is not known", remedy
+            ) from error
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else error
             raise InputError(

@@ -142,11 +142,14 @@ def _no_replica(state: RingState) -> Cause | None:
 
 
 def ring_causes(snapshot: Snapshot, state: RingState) -> list[Cause]:
-    """Everything for which objects of the ring wait: for an owner, or for one that renews its Lease."""
-    if state.ring.is_deleted:
-        return []
-    whole = why_ring_waits(snapshot, state)
-    by_main = [] if whole else [why_ring_waits(snapshot, state, main) for main in state.ring.mains]
+    """Everything for which objects of the ring wait: for an owner, or for one that renews its Lease.
+
+    Objects of a ring that is being deleted wait for no owner, but for a sharder that gives them up.
+    """
+    is_deleted = state.ring.is_deleted
+    whole = why_no_leader(snapshot.leadership) if is_deleted else why_ring_waits(snapshot, state)
+    mains = [] if whole or is_deleted else state.ring.mains
+    by_main = [why_ring_waits(snapshot, state, main) for main in mains]
     waits = [cause for cause in (whole, *by_main) if cause is not None]
     silent = [silence(each, snapshot.leadership) for each in silent_shards(state)]
     return [*waits, *(msgspec.structs.replace(each, text=f"shard {each.text}") for each in silent)]

@@ -149,7 +149,8 @@ def _status(
     mains: Mapping[str, int],
 ) -> RingStatus:
     """The parts that do not depend on who counted; *owned* and *leaving* are by shard, *mains* by main resource."""
-    total = objects if objects is not None else sum(number or 0 for number in owned.values())
+    # replicas may have counted objects that the sharder's total does not have yet
+    total = max(objects or 0, sum(number or 0 for number in owned.values()))
     ideal = ideal_shares(ring, shards, mains)
     progress, last = ring.status.get("progress") or {}, ring.status.get("lastConvergence") or {}
     return RingStatus(

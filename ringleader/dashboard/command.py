@@ -34,6 +34,10 @@ def run_dashboard(
         check_url(endpoint)
 
     async def serve(client: Client, _: Cluster) -> None:
+        # ended in good order by SIGTERM, too: kubectl must not stay behind. By SIGTERM itself: a shell lets its
+        # background jobs ignore SIGINT.
+        if (serving := asyncio.current_task()) is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
         try:
             await _serve(client, where, address, ring=ring, endpoint=endpoint, is_opened=is_opened)
         except ExceptionGroup as group:
@@ -42,11 +46,9 @@ def run_dashboard(
                 raise error from None
             raise
 
-    # ended in good order by SIGTERM, too: kubectl must not stay behind
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         connected(where, serve)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 0
     return 0
 

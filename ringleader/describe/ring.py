@@ -66,6 +66,8 @@ class RingDescription(msgspec.Struct, rename="camel"):
     events: list[ClusterEvent]
     unread: list[str]
     paused: bool = False
+    releasing: bool = False
+    """The ring is being deleted."""
     refusal: str = ""
 
     @property
@@ -111,6 +113,7 @@ async def read_ring(reader: ClusterReader, name: str) -> tuple[RingDescription, 
             events=events,
             unread=unread,
             paused=ring.spec.paused,
+            releasing=ring.is_deleted,
             refusal=ring.refusal,
         ),
         snapshot.now,
@@ -148,6 +151,8 @@ def lines(described: RingDescription, *, now: datetime, is_wide: bool) -> list[s
     subject = f"controllerring/{described.ring}"
     active = sum(each.is_active for each in described.shards)
     well = Cause("Well", f"is well: {active} members share its objects", is_wrong=False)
+    if described.releasing:
+        well = Cause("Releasing", "is being deleted: its objects are given up", is_wrong=False)
     first, *further = described.causes or [well]
     if described.causes:
         first = msgspec.structs.replace(first, text=f"waits: {first.text}")

@@ -20,7 +20,7 @@ from devcluster.real.real_plane import RealPlane
 from kubeio.resource import ApiResource
 from ringleader.assets import website_controller
 from ringleader.testing.client import IndependentClient
-from ringleader.testing.held import held
+from ringleader.testing.single_task import single_task
 from scripts.document import Block, blocks_of
 from tests.chart.helm import ROOT
 from tests.chart.running_pods import Pods, eventually
@@ -44,7 +44,7 @@ def shown() -> tuple[str, list[Block]]:
 @pytest_asyncio.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[RealPlane]:
     try:
-        async with held(real_plane(tmp_path / "plane", audit=True)) as plane:
+        async with single_task(real_plane(tmp_path / "plane", audit=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

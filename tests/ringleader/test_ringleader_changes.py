@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,17 @@ async def test_the_keys_of_a_paused_ring_move_when_it_is_resumed(env: SharderEnv
     assert shown[1].endswith("% of the ring's keys move when the ring is resumed: it is paused")
 
 
+async def test_a_ring_that_is_being_deleted_takes_no_change(env: SharderEnvironment) -> None:
+    await three(env)
+    finalizers = MergePatch({"metadata": {"finalizers": [FINALIZER]}})
+    await env.client.patch(CONTROLLER_RINGS, RING, finalizers, type=bytes)
+    await env.client.delete(CONTROLLER_RINGS, RING)
+    with pytest.raises(InputError, match="RING: 'websites' is being deleted"):
+        await changed(env, "a", cordoned)
+    with pytest.raises(InputError, match="RING: 'websites' is being deleted"):
+        await change_pause(env.client, RING, Order(), pause=True, timeout_s=10)
+
+
 async def test_a_member_of_two_rings_needs_the_flag(env: SharderEnvironment) -> None:
     await three(env, members={"x": {"weight": 2}})
     other = {**await spec(env), "leaseNamespace": "other"}
@@ -343,6 +355,25 @@ async def test_a_release_outlasts_a_server_that_does_not_answer_for_a_while(env:
         done = await asyncio.wait_for(releasing, 30)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the release goes on, and is looked at again") == 1
+
+
+async def test_ctrl_c_ends_the_wait_and_says_that_the_release_goes_on(env: SharderEnvironment) -> None:
+    await three(env)
+    await env.site("one", labels={KEYS.shard: "a-00000001"})
+    finalizers = MergePatch({"metadata": {"finalizers": [FINALIZER]}})
+    await env.client.patch(CONTROLLER_RINGS, RING, finalizers, type=bytes)
+    await env.report(released=0)
+    process = await asyncio.create_subprocess_exec(
+        *(warm_python(), "-m", "ringleader", "delete", RING, "--yes"),
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": str(env.plane.kubeconfig)},
+    )
+    assert process.stderr is not None
+    await asyncio.wait_for(process.stderr.readuntil(b"objects given up\n"), 60)
+    process.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    said = "note: ring websites is being given up all the same; ringleader status websites shows how far"
+    assert (process.returncode, err.decode().splitlines()[-2:]) == (130, [said, "error: interrupted"])
 
 
 async def test_a_release_ends_when_the_ring_is_gone(env: SharderEnvironment) -> None:

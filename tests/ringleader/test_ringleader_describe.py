@@ -21,7 +21,7 @@ from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
-from kubeio.resource import CRDS
+from kubeio.resource import CRDS, LEASES
 from ringleader.cluster.managed_fields import ManagedFields
 from ringleader.cluster.reader import ClusterReader
 from ringleader.cluster.snapshot import ELECTION_LEASE
@@ -412,6 +412,18 @@ async def test_a_silent_shard_is_told_beside_what_else_is_wrong(env: SharderEnvi
     found, text = await described_ring(env)
     assert [cause.reason for cause in found.causes] == ["NoReplica", "Silent"]
     assert f"also     shard {OWNER} does not renew its Lease: frozen, cut off, or dead" in text
+
+
+async def test_a_ring_that_is_being_deleted_is_not_called_well(env: SharderEnvironment) -> None:
+    await owned(env)
+    finalizers = MergePatch({"metadata": {"finalizers": ["ringleader.dev/test"]}})
+    await env.client.patch(CONTROLLER_RINGS, RING, finalizers, type=bytes)
+    await env.client.delete(CONTROLLER_RINGS, RING)
+    found, text = await described_ring(env)
+    assert found.releasing
+    assert text.startswith(f"controllerring/{RING} is being deleted: its objects are given up\n")
+    await env.client.delete(LEASES, ELECTION_LEASE, namespace="default")
+    assert "waits: no sharder leads" in (await described_ring(env))[1]
 
 
 async def test_handoffs_that_may_not_be_read_are_not_called_none(env: SharderEnvironment) -> None:

@@ -87,6 +87,7 @@ async def change_member(
     for _ in range(_ATTEMPTS):
         rings = await read_rings(client, timeout_s=timeout_s)
         ring, found = await _ring_of(client, rings, name, order)
+        _refuse_deleted(ring)
         before = ring.spec.member(name)
         after = edit(before)
         changed = replace(ring, spec=replace(ring.spec, members={**ring.spec.members, name: after}))
@@ -233,6 +234,7 @@ async def change_pause(
 ) -> RingChange:
     """Let nothing move between live shards of ring *name*, or let it again. Raises InputError, KubeError."""
     ring = named_ring(await read_rings(client, timeout_s=timeout_s), name)
+    _refuse_deleted(ring)
     state = "paused" if pause else "not paused"
     follows = (
         "nothing moves between live replicas; new and orphaned objects are still assigned"
@@ -249,6 +251,13 @@ async def change_pause(
         CONTROLLER_RINGS, name, patch, type=bytes, field_manager=FIELD_MANAGER, timeout_s=timeout_s
     )
     return msgspec.structs.replace(change, is_written=True)
+
+
+def _refuse_deleted(ring: Ring) -> None:
+    """Raises InputError if *ring* is being deleted: a change of its spec has no effect any more."""
+    if ring.is_deleted:
+        remedy = f"wait until it is gone (ringleader status {ring.name}), then create it anew"
+        raise InputError("RING", ring.name, "is being deleted, and gives its objects up", remedy)
 
 
 async def _write(client: Client, ring: Ring, spec: Mapping[str, Any], *, timeout_s: float) -> None:

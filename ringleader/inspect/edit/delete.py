@@ -49,8 +49,10 @@ def run_delete(
     where: ConnectionOptions, name: str, *, is_sure: bool, waits: bool, patience_s: float | None
 ) -> int:
     """The command; `FAILED` if the ring is not gone after *patience_s*."""
+    is_deleted = False
 
     async def work(client: Client, _: object) -> int:
+        nonlocal is_deleted
         ring = named_ring(await read_rings(client, timeout_s=where.timeout_s), name)
         if not is_sure and not sys.stdin.isatty():
             raise InputError("--yes", False, "is needed: there is no terminal to ask on", "add --yes")
@@ -62,6 +64,7 @@ def run_delete(
             ask(f"{consequence(ring, labelled)} Go on?")
         if not ring.is_deleted:
             await client.delete(CONTROLLER_RINGS, name, uid=ring.metadata.uid, timeout_s=where.timeout_s)
+        is_deleted = True
         if not waits:
             print_line(f"ring {name} is being given up; `ringleader status {name}` shows how far it is")
             return 0
@@ -75,7 +78,14 @@ def run_delete(
         )
         return 0
 
-    return connected(where, work)
+    try:
+        return connected(where, work)
+    except KeyboardInterrupt:
+        if is_deleted:
+            sys.stderr.write(
+                f"note: ring {name} is being given up all the same; ringleader status {name} shows how far\n"
+            )
+        raise
 
 
 def check_finalizer(ring: Ring, labelled: int) -> None:

@@ -348,6 +348,14 @@ async def test_without_a_certificate_handshakes_fail_and_the_server_lives() -> N
             assert (await caller.answer())[0] == 200
 
 
+async def test_a_host_that_is_not_known_is_named_with_its_flag() -> None:
+    with pytest.raises(
+        InputError, match=r"--bind: 'nowhere\.invalid:0' names a host that is not known; name an address"
+    ):
+        async with HttpServer("nowhere.invalid", 0, echo, flag="--bind"):
+            pass
+
+
 async def test_an_address_that_is_taken_is_named_with_its_flag() -> None:
     async with serving() as server:
         with pytest.raises(InputError, match=r"--webhook-bind: .* cannot be listened on.*choose a free port"):

@@ -96,6 +96,11 @@ def test_a_replica_that_reports_before_the_sharder_adds_no_object() -> None:
     assert (found.objects, found.unowned, found.misplaced) == (20, 20, 0)
 
 
+def test_shares_are_of_what_replicas_have_while_the_sharder_has_counted_fewer() -> None:
+    found = shown(ring(objects=0), lease(A, sites(6)), lease(B, sites(2)))
+    assert {each.shard: each.share for each in found.members} == {A: 0.75, B: 0.25}
+
+
 def test_a_ring_that_is_given_up_shows_what_is_left_and_the_pace() -> None:
     progress = {"objectsPerSecond": 2.0, "secondsLeft": 175}
     found = shown(

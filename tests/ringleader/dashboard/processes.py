@@ -25,7 +25,7 @@ class RunningDashboard(NamedTuple):
     async def interrupt(self, by: signal.Signals = signal.SIGINT) -> tuple[int | None, str]:
         """Exit code and stderr after Ctrl-C, or another signal."""
         self.process.send_signal(by)
-        _, err = await asyncio.wait_for(self.process.communicate(), 10)
+        _, err = await asyncio.wait_for(self.process.communicate(), 40)
         return self.process.returncode, err.decode()
 
 

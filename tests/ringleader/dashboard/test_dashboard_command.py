@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from tests.ringleader.dashboard.processes import dashboard, failed
 from tests.sharder.io.environment import RING, SharderEnvironment
@@ -24,6 +25,18 @@ async def test_the_command_serves_until_it_is_interrupted(env: SharderEnvironmen
             assert set(snapshot["rings"][RING]["members"]) == {"a"}
             assert (await ask(running, f"/whatif/{RING}/2"))[1]["joined"] == ["new-1"]
             assert await running.interrupt() == (0, "")
+
+
+async def test_a_background_job_whose_shell_lets_it_ignore_sigint_ends_by_sigterm(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by what is started
+    try:
+        async with dashboard(f"--kubeconfig={env.plane.kubeconfig}") as running:
+            assert await running.interrupt(by=signal.SIGTERM) == (0, "")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_wrong_endpoint_ends_the_command_in_one_line(env: SharderEnvironment) -> None:
