@@ -144,6 +144,15 @@ def test_a_base_that_is_no_root_file_system_is_refused_by_name(tmp_path: Path) -
         compile_modules(tmp_path / "empty", BaseSystem(tmp_path / "empty", "python3.11"))
 
 
+def test_without_apt_get_the_remedy_is_a_base_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no apt-get; pass base=ROOTFS\.tar"):
+        build_image(tmp_path / "out")
+
+
 def test_a_time_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     with pytest.raises(InputError, match="SOURCE_DATE_EPOCH: 'yesterday'"):
