@@ -1,7 +1,8 @@
 # Ringleader. `make demo` and `make test` do all the set-up they need; `make help` lists the rest.
 SHELL := /bin/bash
 PYTHON ?= python3
-VENV := .venv
+# Each interpreter has an environment of its own: `make test PYTHON=python3.12` leaves .venv alone.
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 ARGS ?=
@@ -9,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test lock clean bench-guard bench-priority
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test release helm image site lock clean bench-guard bench-priority autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,7 +26,7 @@ demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and
 demo-broken: setup ## the same with the fence switched off: must exit 1 and name an object
 	@$(BIN)/ringleader demo --no-fence $(ARGS)
 
-test: setup ## lint, unit, property, fleet and integration tests
+test: setup ## lint, unit, property, fleet and integration tests (PYTHON=python3.12: on another interpreter)
 	@VENV="$(VENV)" scripts/test $(ARGS)
 
 check: setup ## the everyday loop: lint, and the tests that need no server and start no process
@@ -36,6 +37,9 @@ test-long: setup ## the long runs: every scenario of the load test, benchmarks, 
 
 test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache
 	@VENV="$(VENV)" scripts/test-real "$(VERSION)" $(ARGS)
+
+test-cluster: setup ## pods on real nodes: the chart, its fleet and what breaks it; needs root on Linux, about ten minutes
+	@VENV="$(VENV)" scripts/test-cluster $(ARGS)
 
 lint: setup ## ruff, mypy strict, import-linter
 	@VENV="$(VENV)" scripts/lint
@@ -81,6 +85,9 @@ bench-forged: setup ## honest objects beside 16,000 forged labels and 270 new on
 loadtest: setup ## one minute of load on an own fleet (SCENARIO=join, ARGS="--plane real --objects 100000")
 	@$(BIN)/ringleader loadtest $(SCENARIO) $(ARGS)
 
+autoscale: setup ## autoscaling policies compared over two simulated days: moves, replica hours, slow minutes
+	@$(BIN)/python -m loadtest.autoscale
+
 failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects; all are away for ten minutes
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py
 	@RINGLEADER_AWAY_S=600 $(BIN)/python -m pytest -q -k embedded tests/fleet/test_fleet_without_sharder.py
@@ -101,6 +108,18 @@ fuzz: setup ## strange objects and Leases at random into all that reads them: te
 	@RINGLEADER_FUZZ=5000 $(BIN)/python -m pytest -q --timeout 600 tests/fuzz $(ARGS)
 	@PYTHONPATH=. $(BIN)/python scripts/fuzz.py
 
+release: setup ## every artifact of a release in dist/, equal bytes for one commit (VERSION=0.1.0 as in pyproject.toml)
+	@$(BIN)/python scripts/release.py "$(VERSION)" $(ARGS)
+
+helm: setup ## build the pinned Helm once into your cache, for make release and the chart's tests
+	@$(BIN)/python -m devcluster.real build helm
+
+image: setup ## the container image as an OCI layout in dist/image, without a container engine
+	@$(BIN)/python -m devcluster.image dist/image $(ARGS)
+
+site: setup ## the documentation as a site with search, in dist/site
+	@$(BIN)/python scripts/site.py $(ARGS)
+
 wheel-test: setup ## the wheel in a fresh environment runs the quick start
 	@VENV="$(VENV)" scripts/wheel-test
 
@@ -109,4 +128,4 @@ lock: setup ## pin the newest versions that pyproject.toml allows
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 
 clean: ## remove everything that make built inside this folder
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

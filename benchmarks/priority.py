@@ -210,7 +210,7 @@ def levels() -> Documents:
     """The chart's levels and flow schemas for the accounts of this benchmark."""
     resources = [{"group": "example.com", "resource": "websites"}]
     values = {
-        "rings": [{"name": RING, "spec": {"leaseNamespace": LEASES_IN, "resources": resources}}],
+        "rings": {RING: {"leaseNamespace": LEASES_IN, "resources": resources}},
         "sharder": SHARDER,
         "priority": {"extraServiceAccounts": [{"namespace": LEASES_IN, "name": "replica"}]},
     }

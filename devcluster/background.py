@@ -29,7 +29,9 @@ Kind = Literal["embedded", "real"]
 _RECORD = "record.json"
 _LOG = "log"
 _START_S = 90.0
+_NODE_START_S = 60.0
 _END_S = 20.0
+_PLANE = "plane"
 _LOG_LINES = 8
 
 
@@ -49,6 +51,7 @@ class Record(msgspec.Struct, frozen=True):
     kubeconfig: str
     pids: list[int]
     rbac: bool = True
+    nodes: int = 0
 
     @property
     def is_up(self) -> bool:
@@ -77,8 +80,10 @@ def all_background() -> list[Record]:
     return [record for name in names if (record := find_background(name)) is not None]
 
 
-def start_background(name: str, kind: Kind, *, rbac: bool = False) -> tuple[Record, bool]:
-    """The record of *name*, started if it is not up, and whether it was started. *rbac*: of an embedded one.
+def start_background(name: str, kind: Kind, *, rbac: bool = False, nodes: int = 0) -> tuple[Record, bool]:
+    """The record of *name*, started if it is not up, and whether it was started.
+
+    *rbac*: of an embedded one; *nodes*: of a real one.
 
     Raises: BackgroundFailed with the end of its log if it does not become ready.
     """
@@ -88,9 +93,9 @@ def start_background(name: str, kind: Kind, *, rbac: bool = False) -> tuple[Reco
         record = find_background(name)
         if record is not None and record.is_up:
             return record, False
-        shutil.rmtree(folder / name, ignore_errors=True)
+        _remove(folder / name)
         (folder / name).mkdir(mode=0o700)
-        return _start(folder / name, kind, rbac=rbac), True
+        return _start(folder / name, kind, rbac=rbac, nodes=nodes), True
 
 
 def stop_background(name: str) -> bool:
@@ -111,18 +116,27 @@ def stop_background(name: str) -> bool:
                 if time.monotonic() > deadline:
                     raise BackgroundFailed(f"{name} (process {record.pid}) does not end")
                 time.sleep(0.05)
-        shutil.rmtree(folder / name, ignore_errors=True)
+        _remove(folder / name)
         return was_up
 
 
-def _start(folder: Path, kind: Kind, *, rbac: bool) -> Record:
+def _remove(folder: Path) -> None:
+    """Remove the files of a control plane that has ended, and what nodes left if it was killed."""
+    if (folder / _PLANE).is_dir():
+        from devcluster.nodes import remove_leftovers
+
+        remove_leftovers(folder / _PLANE)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, kind: Kind, *, rbac: bool, nodes: int) -> Record:
     command = [sys.executable, "-m", "devcluster.background", "--kind", kind, "--folder", str(folder)]
-    command += ["--rbac"] * rbac
+    command += ["--rbac"] * rbac + ["--nodes", str(nodes)]
     with (folder / _LOG).open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    deadline = time.monotonic() + _START_S
+    deadline = time.monotonic() + _START_S + nodes * _NODE_START_S
     while (record := find_background(folder.name)) is None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
@@ -150,7 +164,13 @@ def _locked(path: Path) -> Iterator[None]:
 # -- the detached process ---------------------------------------------------------------------------------------
 
 
-def _plane(kind: Kind, directory: Path, *, rbac: bool) -> AbstractAsyncContextManager[ControlPlane]:
+def _plane(
+    kind: Kind, directory: Path, *, rbac: bool, nodes: int
+) -> AbstractAsyncContextManager[ControlPlane]:
+    if nodes:
+        from devcluster.nodes import node_plane
+
+        return node_plane(directory, nodes=nodes)
     if kind == "real":
         from devcluster.real import real_plane
 
@@ -160,12 +180,12 @@ def _plane(kind: Kind, directory: Path, *, rbac: bool) -> AbstractAsyncContextMa
     return embedded_plane(directory, rbac=rbac)
 
 
-async def _run(kind: Kind, folder: Path, *, rbac: bool) -> None:
+async def _run(kind: Kind, folder: Path, *, rbac: bool, nodes: int) -> None:
     """Keep a control plane up until SIGTERM or SIGINT."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with _plane(kind, folder / "plane", rbac=rbac) as plane:
+    async with _plane(kind, folder / _PLANE, rbac=rbac, nodes=nodes) as plane:
         record = Record(
             name=folder.name,
             kind=kind,
@@ -176,6 +196,7 @@ async def _run(kind: Kind, folder: Path, *, rbac: bool) -> None:
             kubeconfig=str(plane.kubeconfig),
             pids=list(plane.pids),
             rbac=rbac or kind == "real",
+            nodes=nodes,
         )
         scratch = folder / f".{_RECORD}"
         scratch.write_bytes(msgspec.json.encode(record))
@@ -188,8 +209,9 @@ def main() -> None:
     parser.add_argument("--kind", choices=["embedded", "real"], required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rbac", action="store_true")
+    parser.add_argument("--nodes", type=int, default=0)
     options = parser.parse_args()
-    asyncio.run(_run(options.kind, options.folder, rbac=options.rbac))
+    asyncio.run(_run(options.kind, options.folder, rbac=options.rbac, nodes=options.nodes))
 
 
 if __name__ == "__main__":

@@ -10,20 +10,22 @@ from typing import Final
 
 import trustme
 
+LOOPBACK: Final = "127.0.0.1"
 _OWN_PORTS: Final = range(20_000, 32_000)
 
 
-def bound_socket(port: int) -> socket.socket:
-    """A listening socket on loopback, on *port* or (0) on a free one.
+def bound_socket(port: int, host: str = LOOPBACK) -> socket.socket:
+    """A listening socket on *host*, an address of this machine, on *port* or (0) on a free one.
 
     Never one of the ports that the kernel gives to outgoing connections: while a server is away for a restart, a
     client that connects again and again would sooner or later be given the server's port, and hold it.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     candidates = [port] if port else random.sample(_OWN_PORTS, 200)
     for candidate in candidates:
         with suppress(OSError):
-            return socket.create_server(("127.0.0.1", candidate), backlog=1024)
-    raise OSError(f"no port of {candidates[0]}.. is free on 127.0.0.1")
+            return socket.create_server((host, candidate), family=family, backlog=1024)
+    raise OSError(f"no port of {candidates[0]}.. is free on {host}")
 
 
 def free_ports(count: int) -> list[int]:

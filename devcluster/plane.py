@@ -25,7 +25,8 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is `websites.example.com`. Labels are None where there is no object (before a create, after a delete).
     *object* holds a Lease's `annotations` and `spec` after the write, None for every other resource.
     *only_labels*: a JSON Patch that, its tests apart, changes single labels and nothing else. *controller*: of an
-    accepted create the uid that the controlling ownerReference names, if there is one.
+    accepted create the uid that the controlling ownerReference names, if there is one. *pod*: the pod of the writer,
+    if a real server's token of it names one.
     """
 
     seq: int
@@ -45,6 +46,7 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     object: dict[str, Any] | None = None
     only_labels: bool = False
     controller: str = ""
+    pod: str = ""
 
 
 def asks_for_labels_only(body: bytes) -> bool:

@@ -59,6 +59,7 @@ class RingKeys:
         self.member = f"{domain}/member"
         self.protocol = f"{domain}/protocol"
         self.hold = f"{domain}/hold"
+        self.leaving = f"{domain}/leaving"
         self.pod = f"{domain}/pod"
         self.pod_uid = f"{domain}/pod-uid"
         self.process = f"{domain}/process"

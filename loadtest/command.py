@@ -225,9 +225,11 @@ def capacity(
             "--baseline", metavar="WAY,WAY", help="Other ways to measure: leader-elected, kopf, or both."
         ),
     ] = "",
-    eps: Annotated[
-        float | None,
-        typer.Option("--eps", metavar="NUMBER", help="Of the own fleet's ring. Default: the ring's, 0.05."),
+    imbalance_percent: Annotated[
+        int | None,
+        typer.Option(
+            "--imbalance-percent", metavar="N", help="Of the own fleet's ring. Default: the ring's, 5."
+        ),
     ] = None,
     plane: Plane = "embedded",
     workers: Workers = 8,
@@ -248,7 +250,7 @@ def capacity(
     """
     from kubeio.program import runtime
     from loadtest.capacity.capacity import CapacityOptions, run_capacity
-    from loadtest.inputs.replicas import parse_baselines, parse_eps, parse_precision, parse_replicas
+    from loadtest.inputs.replicas import parse_baselines, parse_imbalance, parse_precision, parse_replicas
     from loadtest.inputs.scenario import read_scenario
     from loadtest.inputs.slo import read_slo
     from loadtest.inputs.template import read_template
@@ -287,7 +289,7 @@ def capacity(
             controller=controller,
             group=manifest.group,
             environment={WAIT_MS: str(example_wait_ms), WAIT_FOR: waits_for} if runs_example else {},
-            eps=parse_eps(eps),
+            imbalance_percent=parse_imbalance(imbalance_percent),
         )
         own.refuse_template(manifest)
         target: OwnOptions | ClusterOptions = own
@@ -297,7 +299,7 @@ def capacity(
                 "--controller": controller,
                 "--baseline": baseline,
                 "--wait-ms": "" if wait_ms is None else str(wait_ms),
-                "--eps": "" if eps is None else str(eps),
+                "--imbalance-percent": "" if imbalance_percent is None else str(imbalance_percent),
             }
         )
         target = ClusterOptions(

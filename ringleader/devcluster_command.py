@@ -46,6 +46,14 @@ def up(
         bool,
         typer.Option("--rbac", help="Refuse what no Role allows. A real kube-apiserver always does."),
     ] = False,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            "--nodes",
+            metavar="N",
+            help="With --real: nodes that run pods (kubelet, containerd, kube-proxy). Needs root on Linux.",
+        ),
+    ] = 0,
     name: Name = "default",
     output: Output = None,
 ) -> int:
@@ -53,16 +61,22 @@ def up(
     from devcluster.background import BackgroundFailed, start_background
 
     _check_name(name)
-    if real and (problem := _build_if_missing()):
+    _check_nodes(nodes, real=real)
+    if real and (problem := _build_if_missing(with_nodes=nodes > 0)):
         return _fail(problem)
     try:
-        record, was_started = start_background(name, "real" if real else "embedded", rbac=rbac)
+        record, was_started = start_background(name, "real" if real else "embedded", rbac=rbac, nodes=nodes)
     except BackgroundFailed as failed:
         return _fail(str(failed))
     missing = "and is embedded" if real and record.kind != "real" else "without RBAC"
     if (real and record.kind != "real") or (rbac and not record.rbac):
         return _fail(
             f"{name} is up already {missing}; take it down first (ringleader devcluster down"
+            f" --name {name}), or choose another --name"
+        )
+    if nodes not in (0, record.nodes):
+        return _fail(
+            f"{name} is up already with {record.nodes} nodes; take it down first (ringleader devcluster down"
             f" --name {name}), or choose another --name"
         )
     if output in (Form.JSON, Form.YAML):
@@ -127,14 +141,34 @@ def _check_name(name: str) -> None:
         )
 
 
-def _build_if_missing() -> str:
-    """Build the real servers if they are nowhere; what went wrong, if anything."""
+def _check_nodes(nodes: int, *, real: bool) -> None:
+    from devcluster.nodes.network import MOST_NODES
+
+    if not 0 <= nodes <= MOST_NODES:
+        raise InputError("--nodes", nodes, "is no number of nodes", f"use 1 to {MOST_NODES}")
+    if nodes and not real:
+        raise InputError("--nodes", nodes, "needs a real control plane", "add --real")
+    if nodes:
+        from devcluster.nodes import RequirementsMissing, check_machine
+
+        try:
+            check_machine()
+        except RequirementsMissing as missing:
+            raise InputError("--nodes", nodes, "is not possible here", str(missing)) from missing
+
+
+def _build_if_missing(*, with_nodes: bool) -> str:
+    """Build the programs that are nowhere; what went wrong, if anything."""
+    from devcluster.nodes import ensure_node_binaries
     from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe
     from devcluster.real.binaries import SERVERS
     from devcluster.real.build_progress import ConsoleProgress
 
     try:
-        ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
+        if with_nodes:
+            ensure_node_binaries(progress=ConsoleProgress())
+        else:
+            ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
     except BinariesMissing as missing:
         return f"{missing.reason}; {missing.remedy}"
     return ""
@@ -145,6 +179,7 @@ def _described(record: Record) -> dict[str, object]:
         "name": record.name,
         "kind": record.kind,
         "rbac": record.rbac,
+        "nodes": record.nodes,
         "up": record.is_up,
         "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at)),
         "server": record.url,

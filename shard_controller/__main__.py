@@ -80,6 +80,14 @@ def run(
     hold: Annotated[
         bool, typer.Option("--hold", help="Stable identity: the place is kept for a while after a release.")
     ] = False,
+    termination_grace_period: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="The pod's terminationGracePeriodSeconds: a replica that its StatefulSet scales away hands its "
+            "objects over within it. Default: it ends like one that is rolled.",
+        ),
+    ] = "",
     lease_duration: Annotated[str, typer.Option(metavar="TIME", help="Duration of the Lease.")] = "15s",
     lease_name: Annotated[
         str, typer.Option(help="Lease of --mode leader-elected. Default: the controller's name.")
@@ -134,6 +142,7 @@ def run(
             ring_file=ring_file,
             member=member,
             hold=hold,
+            termination_grace_s=_grace_s(termination_grace_period),
             lease_duration_s=parse_whole_seconds("--lease-duration", lease_duration),
             workers=workers or None,
             journal=journal,
@@ -151,6 +160,10 @@ def run(
         typer.echo(f"error: {error}", err=True)
         code = 2
     raise typer.Exit(code)
+
+
+def _grace_s(written: str) -> float | None:
+    return parse_duration("--termination-grace-period", written) if written else None
 
 
 def _mode(name: ModeName, ring: str, lease: str) -> Mode:

@@ -29,6 +29,7 @@ from sharder.live.stream import RIGHT, LiveStream
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.manager import RingManager
 from sharder.rings.ring_file import FileRing
+from sharder.schema import crd_gauge, upgrade_crd
 from sharder.sharder_context import SharderContext
 from sharder.writing.adaptive_limit import MOST
 from sharder.writing.limiter import WriteLimiter
@@ -82,6 +83,7 @@ async def run(settings: Settings, host: Host | None = None) -> None:
         )
         watch_dropped(registry)
         LimiterMetrics(registry, context.limiter)
+        crd_outdated = crd_gauge(registry)
         rings: RingManager | FileRing
         if settings.ring_file is not None:
             rings = FileRing(context, settings.ring_file, release=settings.release)
@@ -113,6 +115,8 @@ async def run(settings: Settings, host: Host | None = None) -> None:
             ):
                 log.info("leading", identity=settings.identity)
                 live.set_leader(settings.identity)
+                if settings.upgrade_crd:
+                    tasks.create_task(upgrade_crd(client, crd_outdated), name="ControllerRing resource")
                 rings.lead()
                 if webhook is not None:
                     webhook.lead()

@@ -136,6 +136,13 @@ class SharderMetrics:
             for status in (True, False):
                 self.condition.labels(ring=ring, type=type_, status=str(status)).set(is_true is status)
 
+    def refuse(self, ring: str, conditions: Mapping[str, bool]) -> None:
+        """*ring* is not worked, as *conditions* say: what was true of it before would stay. Counters go on."""
+        for collector in vars(self).values():
+            if isinstance(collector, Gauge) and collector is not self.ring_file_refused:
+                collector.remove_by_labels({"ring": ring})
+        self.set_conditions(ring, conditions)
+
     def forget(self, ring: str) -> None:
         """Drop every series of *ring*: it is gone."""
         for collector in vars(self).values():

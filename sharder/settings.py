@@ -102,6 +102,8 @@ class Settings:
     """A ring in a file, instead of the cluster's."""
     release: bool = False
     """Give the file's ring up and end."""
+    upgrade_crd: bool = False
+    """As leader, replace an older ControllerRing resource by the packaged one."""
     webhook: WebhookSettings | None = None
     """Serve the webhook by which rings may have objects assigned at admission."""
     log_format: str = "auto"
@@ -137,6 +139,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         rings=tuple(flags.ring),
         ring_file=file,
         release=flags.release,
+        upgrade_crd=flags.upgrade_crd,
         webhook=read_flags(
             bind=flags.webhook_bind,
             service=flags.webhook_service,
@@ -192,6 +195,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--release", action="store_true", help="With --ring-file: have every object given up, then end."
     )
+    parser.add_argument(
+        "--upgrade-crd",
+        action="store_true",
+        help="As leader, replace an older ControllerRing resource by the one of this version.",
+    )
     flags, unknown = parser.parse_known_args(arguments)
     option = next((argument for argument in unknown if argument.startswith("-")), None)
     if option is not None:
@@ -207,17 +215,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _check_combinations(flags: argparse.Namespace) -> None:
     """Raises InputError if flags are mixed that do not go together."""
-    if flags.ring_file and flags.webhook_bind:
-        raise InputError(
-            "--webhook-bind",
-            flags.webhook_bind,
-            "goes with ControllerRings only",
-            "leave it out: objects are assigned as soon as they are seen",
-        )
-    if flags.ring_file and flags.ring:
-        raise InputError(
-            "--ring", flags.ring[0], "goes with ControllerRings only", "leave it out: the file has one ring"
-        )
+    for flag, value, remedy in (
+        ("--webhook-bind", flags.webhook_bind, "objects are assigned as soon as they are seen"),
+        ("--ring", ", ".join(flags.ring), "the file has one ring"),
+        ("--upgrade-crd", flags.upgrade_crd, "a ring in a file needs no resource"),
+    ):
+        if value and flags.ring_file:
+            raise InputError(flag, value, "goes with ControllerRings only", f"leave it out: {remedy}")
     for flag, value, instead in (
         ("--namespaces", flags.namespaces, "select namespaces by the ring's spec.namespaceSelector"),
         ("--release", flags.release, "delete the ring: kubectl delete controllerring NAME"),

@@ -21,7 +21,7 @@ _SERVERS: Final = frozenset(
     {"shared_plane", "plane", "place", "embedded", "real", "fleet", "endings", "night", "browser", "renderer"}
 )
 """Fixtures that start a control plane, or another program."""
-_APART: Final = ("fleet", "real", "alone", "slow")
+_APART: Final = ("fleet", "real", "alone", "slow", "cluster")
 _STARTS_PROCESSES: Final = re.compile(
     r"\bsubprocess\b|create_subprocess|start_process|real_plane|embedded_plane|warm_python"
 )

@@ -67,7 +67,7 @@ async def install_guard(
 
     The sharder's ServiceAccount is `sharder` in *namespace*.
     """
-    values = {"rings": [ring], "labelGuard": {"mutate": "Always"}, "sharder": SHARDER}
+    values = {"rings": {ring["name"]: ring["spec"]}, "labelGuard": {"mutate": "Always"}, "sharder": SHARDER}
     names = [f"guard-{name}" for name in templates]
     documents = await asyncio.to_thread(rendered, values, namespace=namespace, templates=names)
     for document in documents:

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from devcluster.embedded.process import serve
+from devcluster.listening import LOOPBACK
 
 _DEEPEST = 60_000
 """Frames of Python: API servers take JSON that is nested 10,000 deep, and schemas are walked in steps of several."""
@@ -20,6 +21,7 @@ _STACK_BYTES = 512 * 1024 * 1024
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m devcluster.embedded", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="kubeconfig, CA and write log go here")
+    parser.add_argument("--host", default=LOOPBACK, help="a loopback address: 127.0.0.1 or ::1")
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--bookmark-interval-s", type=float, default=60.0)
     parser.add_argument("--history", type=int, default=20_000, help="events kept per resource")
@@ -33,6 +35,7 @@ def main() -> None:
     options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     work = serve(
         options.directory,
+        host=options.host,
         port=options.port,
         bookmark_interval_s=options.bookmark_interval_s,
         history_limit=options.history,

@@ -20,6 +20,7 @@ from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.writelog import read_writes
 from devcluster.faults import FaultClient, fault_proxy
 from devcluster.kubeconfig import write_kubeconfig
+from devcluster.listening import LOOPBACK
 from devcluster.orders import Orders
 from devcluster.plane import ADMINS, Write
 
@@ -101,6 +102,7 @@ class EmbeddedPlane:
 async def embedded_plane(
     directory: Path,
     *,
+    host: str = LOOPBACK,
     port: int = 0,
     bookmark_interval_s: float = 60.0,
     history: int = 20_000,
@@ -109,15 +111,20 @@ async def embedded_plane(
 ) -> AsyncIterator[EmbeddedPlane]:
     """A control plane that runs as long as the block; its files go to *directory* (made if need be).
 
-    Without *rbac* every account that is authenticated may do everything. With *faults* all clients come through a
-    fault proxy.
+    *host* is `127.0.0.1` or `::1`. Without *rbac* every account that is authenticated may do everything. With
+    *faults* all clients come through a fault proxy.
 
     Raises: PlaneFailed with the end of the child's log when it does not start.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 - once, at the start
     address = directory / ADDRESS
     address.unlink(missing_ok=True)
-    options = {"--port": port, "--bookmark-interval-s": bookmark_interval_s, "--history": history}
+    options = {
+        "--host": host,
+        "--port": port,
+        "--bookmark-interval-s": bookmark_interval_s,
+        "--history": history,
+    }
     command = [sys.executable, "-m", "devcluster.embedded", "--directory", str(directory), *["--rbac"] * rbac]
     command += [str(part) for pair in options.items() for part in pair]
     child = await start_child(command, name="the embedded control plane", log=directory / "server.log")

@@ -28,15 +28,16 @@ _log = structlog.get_logger("devcluster.embedded")
 async def serve(
     directory: Path,
     *,
+    host: str,
     port: int,
     bookmark_interval_s: float,
     history_limit: int,
     rbac: bool,
 ) -> None:
     """Serve from *directory* until a signal."""
-    listener = bound_socket(port)
+    listener = bound_socket(port, host)
     port = listener.getsockname()[1]
-    url = f"https://127.0.0.1:{port}"
+    url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     authority = trustme.CA()
     ca_pem = authority.cert_pem.bytes()
     (directory / CA).write_bytes(ca_pem)

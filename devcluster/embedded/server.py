@@ -21,6 +21,7 @@ from devcluster.embedded.status import Refusal, bad_request, no_such_resource, u
 from devcluster.embedded.streams import WatchStream
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
+from devcluster.listening import bound_socket
 
 _log = structlog.get_logger("devcluster.embedded")
 _COLLECTOR_DELAY_S: Final = 0.02
@@ -83,7 +84,7 @@ class Server:
             self._leave()
             _log.info("restarting", away_s=away_s)
             await asyncio.sleep(away_s)
-            await self._listen(socket.create_server(self._address, backlog=1024))
+            await self._listen(bound_socket(self._address[1], self._address[0]))
 
     async def _listen(self, listener: socket.socket) -> None:
         self._listener = await self._loop.create_server(

@@ -1,4 +1,4 @@
-"""`python -m devcluster.real build [NAME ...]`: build what a real control plane needs, once, with progress."""
+"""`python -m devcluster.real build [--nodes] [NAME ...]`: build a real control plane once, with progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from devcluster.real.binaries import BinariesMissing, ensure_binaries
 from devcluster.real.build_progress import ConsoleProgress
-from devcluster.real.recipes import Recipe, helm_recipe, kubernetes_recipe
+from devcluster.real.recipes import KUBERNETES_NODE, Recipe, helm_recipe, kubernetes_recipe, node_recipes
 from kubeio.errors import InputError
 
 
@@ -15,14 +15,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m devcluster.real", description=__doc__)
     parser.add_argument("action", choices=["build"])
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="etcd, kube-apiserver, helm ... (default: all)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="etcd, kube-apiserver, helm ... (default: all but what nodes need)",
     )
+    parser.add_argument("--nodes", action="store_true", help="also what nodes need: kubelet, containerd ...")
     options = parser.parse_args(arguments)
     try:
-        recipes = [kubernetes_recipe(), helm_recipe()]
-        _check_names(recipes, options.names)
-        for recipe in recipes:
-            _ensure(recipe, options.names)
+        nodes, others = node_recipes(), [kubernetes_recipe(), helm_recipe()]
+        _check_names([*others, *nodes], options.names)
+        for recipe in [*others, *nodes]:
+            for_nodes = recipe.packages if recipe in nodes else KUBERNETES_NODE
+            everyday = [name for name in recipe.packages if options.nodes or name not in for_nodes]
+            _ensure(recipe, options.names or everyday)
     except InputError as error:
         print(error, file=sys.stderr)  # noqa: T201 - a command
         return 2
@@ -40,7 +46,7 @@ def _check_names(recipes: list[Recipe], names: list[str]) -> None:
 
 
 def _ensure(recipe: Recipe, names: list[str]) -> None:
-    wanted = [name for name in recipe.packages if not names or name in names]
+    wanted = [name for name in recipe.packages if name in names]
     for name, path in ensure_binaries(wanted, recipe, progress=ConsoleProgress()).items():
         print(f"{name}: {path}")  # noqa: T201 - a command
 

@@ -24,6 +24,28 @@ class _TokenRequest(msgspec.Struct):
     status: _TokenStatus
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _NodeStatus(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _NodeName(msgspec.Struct):
+    name: str
+
+
+class _Node(msgspec.Struct):
+    metadata: _NodeName
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _NodeList(msgspec.Struct):
+    items: list[_Node]
+
+
 class Administrator:
     """Requests with the administrator's kubeconfig, each on a connection of its own."""
 
@@ -47,6 +69,21 @@ class Administrator:
             "subjects": [{"apiGroup": _RBAC_GROUP, "kind": "Group", "name": group}],
         }
         await self._request("POST", f"{_RBAC}/clusterrolebindings", binding)
+
+    async def allow_kube_proxy(self) -> None:
+        """Bind the user of kube-proxy to its role: kubeadm does it elsewhere."""
+        binding = {
+            "metadata": {"name": "ringleader:kube-proxy"},
+            "roleRef": {"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": "system:node-proxier"},
+            "subjects": [{"apiGroup": _RBAC_GROUP, "kind": "User", "name": "system:kube-proxy"}],
+        }
+        await self._request("POST", f"{_RBAC}/clusterrolebindings", binding)
+
+    async def ready_nodes(self) -> set[str]:
+        """Names of the Nodes whose condition Ready is true."""
+        nodes = msgspec.json.decode(await self._request("GET", "/api/v1/nodes"), type=_NodeList).items
+        ready = _Condition("Ready", "True")
+        return {node.metadata.name for node in nodes if ready in node.status.conditions}
 
     async def request_token(self, namespace: str, name: str, *, lifetime_s: int, pod: str = "") -> str:
         """A token of the ServiceAccount *name*; of its Pod *pod* alone, and as long as that exists, if it is given.

@@ -50,6 +50,12 @@ def audit_policy(groups: Sequence[str] = DEFAULT_GROUPS) -> dict[str, object]:
 
 class _User(msgspec.Struct, gc=False):
     username: str = ""
+    extra: dict[str, list[str]] = {}
+
+    @property
+    def pod(self) -> str:
+        """The pod that a token mounted by a kubelet names."""
+        return next(iter(self.extra.get("authentication.kubernetes.io/pod-name", ())), "")
 
 
 class _Reference(msgspec.Struct, gc=False, rename="camel"):
@@ -116,6 +122,7 @@ class Attempt(msgspec.Struct, gc=False):
     answer: _Answer
     uid: str = ""
     body: bytes = b"null"
+    pod: str = ""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -182,6 +189,7 @@ def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
         answer=answer,
         uid=answer.metadata.uid or (answer.details.uid if answer.details else ""),
         body=_asked(event),
+        pod=intern(event.user.pod),
     )
     return _one_per_item(attempt) if event.verb == "deletecollection" and answer.items else [attempt]
 
@@ -328,6 +336,7 @@ class _History:
             message=attempt.message,
             object=_lease_of(attempt),
             only_labels=attempt.verb == "patch" and asks_for_labels_only(attempt.body),
+            pod=attempt.pod,
             controller=metadata.controller if attempt.verb == "create" and attempt.is_accepted else "",
         )
 

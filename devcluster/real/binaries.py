@@ -79,12 +79,19 @@ def ensure_binaries(
 
 
 def _find(name: str, recipe: Recipe) -> Path | None:
-    folders = [] if recipe.is_chosen else [os.environ.get("KUBEBUILDER_ASSETS"), os.environ.get("PATH")]
-    for folder in folders:
+    for folder in _ready_made_folders(recipe):
         if folder and (path := shutil.which(name, path=folder)):
             return Path(path).resolve()
     built = cache_folder().glob(f"{recipe.folder_stem}-*/{name}")
     return next((path for path in sorted(built, reverse=True) if os.access(path, os.X_OK)), None)
+
+
+def _ready_made_folders(recipe: Recipe) -> Sequence[str | None]:
+    if recipe.is_chosen:
+        return ()
+    if recipe.folders is not None:
+        return recipe.folders
+    return os.environ.get("KUBEBUILDER_ASSETS"), os.environ.get("PATH")
 
 
 def _build(recipe: Recipe, name: str, folder: Path, *, tick: Callable[[], None]) -> None:
@@ -93,10 +100,11 @@ def _build(recipe: Recipe, name: str, folder: Path, *, tick: Callable[[], None])
         module = Path(scratch, "module")
         shutil.copytree(recipe.module, module)
         result, log = Path(scratch, name), Path(scratch, "log")
-        command = ["build", "-ldflags", recipe.linker_flags, "-o", str(result), recipe.packages[name]]
+        command = ["build", "-tags", recipe.tags, "-ldflags", recipe.linker_flags]
+        command += ["-o", str(result), recipe.packages[name]]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                _go(*command), cwd=module, env=_go_environment(), stdout=output, stderr=output
+                _go(*command), cwd=module, env=_go_environment(recipe), stdout=output, stderr=output
             )
             try:
                 status = _wait(process, tick)
@@ -129,8 +137,8 @@ def _go(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *polite, go, *arguments]
 
 
-def _go_environment() -> dict[str, str]:
-    fixed = {"GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off", "CGO_ENABLED": "0"}
+def _go_environment(recipe: Recipe) -> dict[str, str]:
+    fixed = {"GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off", "CGO_ENABLED": str(int(recipe.needs_c))}
     return {"GOTOOLCHAIN": "local"} | dict(os.environ) | fixed
 
 
@@ -143,7 +151,7 @@ def _go_version(recipe: Recipe) -> str:
             text=True,
             check=True,
             timeout=60,
-            env=_go_environment(),
+            env=_go_environment(recipe),
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BinariesMissing(

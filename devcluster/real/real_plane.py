@@ -1,6 +1,6 @@
 """A real control plane as one object: `real_plane` starts it, the block's end stops it.
 
-Owns the three processes, their directory and the accounts. `audit_log` reads the log, `servers` has the command lines.
+Owns the servers, their directory and the accounts. `audit_log` reads the log, `servers` has the command lines.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ from devcluster.real.servers import (
     controller_manager_command,
     etcd_command,
     front_proxy_flags,
+    scheduler_command,
 )
 
 _READY_S = 60.0
 _GRACE_S = 1.0
 """For the answers under way; open watches alone would keep it for a minute."""
 _ATTEMPTS = 3
+_SCHEDULER = "kube-scheduler"
+_FIRST_SERVICE = "10.96.0.1"
+"""The Service `kubernetes`, by which pods reach the API server."""
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +81,10 @@ async def real_plane(
 
 
 class RealPlane:
-    """etcd, kube-apiserver and kube-controller-manager on loopback. Keeps the promises of `ControlPlane`."""
+    """etcd, kube-apiserver and kube-controller-manager on loopback. Keeps the promises of `ControlPlane`.
+
+    With *node_address*, that of this machine on the network of its nodes, they serve nodes, beside kube-scheduler.
+    """
 
     def __init__(
         self,
@@ -86,11 +93,13 @@ class RealPlane:
         binaries: dict[str, Path],
         audited_groups: Sequence[str] | None,
         apiserver_flags: Sequence[str] = (),
+        node_address: str = "",
     ) -> None:
         self._folder = directory
         self._binaries = binaries
         self._audited_groups = audited_groups
         self._apiserver_flags = apiserver_flags
+        self._node_address = node_address
         self._serving_authority = Authority()
         self._client_authority = Authority()
         self._front_proxy_authority = Authority()
@@ -112,7 +121,7 @@ class RealPlane:
 
     @property
     def _direct_url(self) -> str:
-        return f"https://127.0.0.1:{self._port}"
+        return f"https://{self._node_address or '127.0.0.1'}:{self._port}"
 
     @property
     def faults(self) -> FaultClient:
@@ -152,7 +161,7 @@ class RealPlane:
                     raise
         await self._administrator().allow_everything(ADMINS)
         if "kube-controller-manager" in self._binaries:
-            await self._start_controller_manager()
+            await self._start_clients()
 
     def fault_proxy(self) -> contextlib.AbstractAsyncContextManager[FaultClient]:
         """A fault proxy before this running plane."""
@@ -223,7 +232,10 @@ class RealPlane:
         return writes_in_order(self._attempts)
 
     def _write_files(self) -> None:
-        serving = self._serving_authority.serving("127.0.0.1", "::1", "localhost", "kubernetes.default.svc")
+        names = ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc"]
+        names += [self._node_address, _FIRST_SERVICE] if self._node_address else []
+        serving = self._serving_authority.serving(*names)
+        kubelet_client = self._client_authority.client("kube-apiserver", ["system:masters"])
         tokens, front_proxy = token_signing_pair(), self._front_proxy_authority.client(FRONT_PROXY)
         self._token_key = secrets.token_bytes(32)
         contents: dict[str, bytes] = {
@@ -233,6 +245,8 @@ class RealPlane:
             "front-proxy-ca.crt": self._front_proxy_authority.certificate_pem,
             "front-proxy.pem": front_proxy.public_pem + front_proxy.private_pem,
             "tokens.key": self._token_key,
+            "kubelet-client.crt": kubelet_client.public_pem,
+            "kubelet-client.key": kubelet_client.private_pem,
             "client-ca.crt": self._client_authority.certificate_pem,
             "service-accounts.pub": tokens.public_pem,
             "service-accounts.key": tokens.private_pem,
@@ -257,6 +271,7 @@ class RealPlane:
                 port=self._port,
                 etcd_port=self._etcd_port,
                 audit=self._audited_groups is not None,
+                node_address=self._node_address,
                 flags=self._apiserver_flags,
             ),
             name="kube-apiserver",
@@ -266,18 +281,23 @@ class RealPlane:
             self._write_kubeconfig(path, "admin", credentials, server=self._direct_url)
         await self._wait_ready()
 
-    async def _start_controller_manager(self) -> None:
-        pair = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
-        self._write_kubeconfig(
-            self._folder / "controller-manager.kubeconfig",
-            "system:kube-controller-manager",
-            certificate_credentials(pair.public_pem, pair.private_pem),
-            server=self._direct_url,
-        )
-        await self._start(
-            controller_manager_command(self._binaries["kube-controller-manager"], self._folder),
-            name="kube-controller-manager",
-        )
+    async def _start_clients(self) -> None:
+        """kube-controller-manager, and with nodes kube-scheduler."""
+        manager, with_nodes = "kube-controller-manager", bool(self._node_address)
+        commands = {
+            manager: controller_manager_command(self._binaries[manager], self._folder, nodes=with_nodes)
+        }
+        if with_nodes:
+            commands[_SCHEDULER] = scheduler_command(self._binaries[_SCHEDULER], self._folder)
+        for name, command in commands.items():
+            pair = self._client_authority.client(f"system:{name}", ["system:masters"])
+            self._write_kubeconfig(
+                self._folder / f"{name}.kubeconfig",
+                f"system:{name}",
+                certificate_credentials(pair.public_pem, pair.private_pem),
+                server=self._direct_url,
+            )
+            await self._start(command, name=name)
 
     async def _start(self, command: Sequence[str], *, name: str) -> None:
         self._children[name] = await start_child(command, name=name, log=self._folder / f"{name}.log")
@@ -299,7 +319,7 @@ class RealPlane:
 
     async def _end_all(self) -> None:
         """Clients before servers, so that none complains about the absence of another."""
-        for name in reversed(SERVERS):
+        for name in reversed([*SERVERS, _SCHEDULER]):
             if child := self._children.pop(name, None):
                 await child.end(grace_s=_GRACE_S if name == "kube-apiserver" else 0)
 

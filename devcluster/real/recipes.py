@@ -15,6 +15,15 @@ from kubeio.errors import InputError
 
 DEFAULT_KUBERNETES = "1.36.3"
 DEFAULT_HELM = "4.3.0"
+FORMER_HELM = "3.22.0"
+"""The newest Helm 3, for the test that the chart needs nothing of Helm 4."""
+_HELM_3_KUBERNETES = " ".join(
+    f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major=1", "Minor=37")
+)
+"""Version that `helm template` of Helm 3 assumes: that of its client-go. Helm 4 reads it from its own build."""
+CONTAINERD = "2.4.2"
+KUBERNETES_NODE = ("kube-scheduler", "kube-proxy", "kubelet")
+CNI_PLUGINS = ("bridge", "host-local", "loopback")
 VERSION_VARIABLE = "RINGLEADER_KUBERNETES_VERSION"
 
 _HERE = Path(__file__).parent
@@ -31,6 +40,12 @@ class Recipe:
     linker_flags: str
     is_chosen: bool = False
     """The user chose this version: ready-made binaries of unknown version are not used."""
+    tags: str = ""
+    """Build tags, separated by commas."""
+    needs_c: bool = False
+    """Parts of it are written in C: the build needs a C compiler."""
+    folders: tuple[str, ...] | None = None
+    """Where ready-made binaries may be, instead of KUBEBUILDER_ASSETS and PATH."""
 
     @property
     def folder_stem(self) -> str:
@@ -48,8 +63,10 @@ class Recipe:
 
 
 def kubernetes_recipe(version: str | None = None) -> Recipe:
-    """etcd, kube-apiserver, kube-controller-manager and kubectl, at *version*, or at the one that
+    """etcd, Kubernetes' servers and kubectl, at *version*, or at the one that
     RINGLEADER_KUBERNETES_VERSION names: `1.36.3`, or `1.36` for the newest one of it that is pinned.
+
+    The programs of a node are pinned for 1.36 only.
 
     Raises: InputError if no such version is pinned.
     """
@@ -58,6 +75,7 @@ def kubernetes_recipe(version: str | None = None) -> Recipe:
     if module is None:
         known = ", ".join(folder.name for folder in _pinned_modules())
         raise InputError(VERSION_VARIABLE, asked, "is not a pinned Kubernetes version", f"use one of {known}")
+    with_node = "cmd/kubelet" in (module / "tools.go").read_text()
     return Recipe(
         name="kubernetes",
         version=module.name,
@@ -67,7 +85,8 @@ def kubernetes_recipe(version: str | None = None) -> Recipe:
             "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
             "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
             "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-        },
+        }
+        | ({name: f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES_NODE} if with_node else {}),
         linker_flags=_kubernetes_linker_flags(module.name),
         is_chosen=asked is not None,
     )
@@ -90,14 +109,62 @@ def _pinned(version: str) -> Path | None:
 
 
 def helm_recipe(version: str = DEFAULT_HELM) -> Recipe:
-    """Helm's own command."""
+    """Helm's own command. One that is not the default comes from the cache alone."""
+    module = f"helm.sh/helm/v{version.partition('.')[0]}"
     return Recipe(
         name="helm",
         version=version,
         module=_HERE / "gomod-helm" / version,
-        packages={"helm": "helm.sh/helm/v4/cmd/helm"},
-        linker_flags=f"-s -w -X helm.sh/helm/v4/internal/version.version=v{version}",
+        packages={"helm": f"{module}/cmd/helm"},
+        linker_flags=f"-s -w -X {module}/internal/version.version=v{version} {_HELM_3_KUBERNETES}",
+        is_chosen=version != DEFAULT_HELM,
     )
+
+
+def node_recipes() -> list[Recipe]:
+    """containerd with its shim and ctr, pause, runc, and the CNI plugins: all of one pinned module.
+
+    containerd is always built, for its configuration differs between versions; runc and the plugins of the
+    machine's packages do as well.
+    """
+    module = _HERE / "gomod-containerd" / CONTAINERD
+    containerd, plugins = (
+        "github.com/containerd/containerd/v2",
+        "github.com/containernetworking/plugins/plugins",
+    )
+    return [
+        Recipe(
+            name="containerd",
+            version=CONTAINERD,
+            module=module,
+            packages={
+                name: f"{containerd}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+            }
+            | {"pause": "./pause"},
+            linker_flags=f"-s -w -X {containerd}/version.Version=v{CONTAINERD}",
+            tags="no_btrfs,no_devmapper,no_zfs",
+            folders=(),
+        ),
+        Recipe(
+            name="containerd",
+            version=CONTAINERD,
+            module=module,
+            packages={"runc": "github.com/opencontainers/runc"},
+            linker_flags="-s -w",
+            tags="seccomp",  # pods ask for the runtime's seccomp profile: needs the headers of libseccomp
+            needs_c=True,
+        ),
+        Recipe(
+            name="containerd",
+            version=CONTAINERD,
+            module=module,
+            packages={
+                name: f"{plugins}/{'ipam' if name == 'host-local' else 'main'}/{name}" for name in CNI_PLUGINS
+            },
+            linker_flags="-s -w",
+            folders=("/opt/cni/bin", "/usr/lib/cni"),
+        ),
+    ]
 
 
 def cache_folder() -> Path:

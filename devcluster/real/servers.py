@@ -1,4 +1,4 @@
-"""The command lines of etcd, kube-apiserver and kube-controller-manager, and the files they read. Pure."""
+"""The command lines of the servers of a control plane, and the files they read. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,20 @@ def etcd_command(binary: Path, folder: Path, *, port: int) -> list[str]:
 
 
 def apiserver_command(
-    binary: Path, folder: Path, *, port: int, etcd_port: int, audit: bool, flags: Sequence[str] = ()
+    binary: Path,
+    folder: Path,
+    *,
+    port: int,
+    etcd_port: int,
+    audit: bool,
+    node_address: str = "",
+    flags: Sequence[str] = (),
 ) -> list[str]:
+    """kube-apiserver on loopback, or with *node_address* on every address, for nodes that reach it at that one."""
     command = [
         str(binary),
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
         f"--secure-port={port}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
         f"--cert-dir={folder}",
         f"--tls-cert-file={folder / 'serving.crt'}",
         f"--tls-private-key-file={folder / 'serving.key'}",
@@ -43,10 +49,8 @@ def apiserver_command(
         f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--service-cluster-ip-range=10.96.0.0/24",
-        "--authorization-mode=RBAC",
-        "--disable-admission-plugins=ServiceAccount",  # no kubelet: pods are objects like others
-        "--endpoint-reconciler-type=none",
         "--profiling=false",
+        *(_for_nodes(folder, node_address) if node_address else _WITHOUT_NODES),
         *flags,
     ]
     if audit:
@@ -57,6 +61,29 @@ def apiserver_command(
             "--audit-log-maxsize=0",
         ]
     return command
+
+
+_WITHOUT_NODES = (
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    "--authorization-mode=RBAC",
+    "--disable-admission-plugins=ServiceAccount",  # no kubelet: pods are objects like others
+    "--endpoint-reconciler-type=none",
+)
+
+
+def _for_nodes(folder: Path, address: str) -> list[str]:
+    return [
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={address}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged",
+        "--enable-aggregator-routing",  # webhooks by the pods' addresses: this machine has no kube-proxy
+        f"--kubelet-client-certificate={folder / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={folder / 'kubelet-client.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
 
 
 def front_proxy_flags(folder: Path) -> list[str]:
@@ -70,23 +97,42 @@ def front_proxy_flags(folder: Path) -> list[str]:
     ]
 
 
-def controller_manager_command(binary: Path, folder: Path) -> list[str]:
-    controllers = (
-        "garbage-collector-controller",
-        "namespace-controller",
-        "serviceaccount-controller",
-        "clusterrole-aggregation-controller",
-        "validatingadmissionpolicy-status-controller",
-    )
+_CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "clusterrole-aggregation-controller",
+    "validatingadmissionpolicy-status-controller",
+)
+
+
+def controller_manager_command(binary: Path, folder: Path, *, nodes: bool = False) -> list[str]:
+    """kube-controller-manager with the controllers that matter without nodes, or with *nodes* in full."""
+    with_nodes = [
+        f"--root-ca-file={folder / 'serving-ca.crt'}",
+        f"--service-account-private-key-file={folder / 'service-accounts.key'}",
+        "--use-service-account-credentials",
+        f"--flex-volume-plugin-dir={folder / 'volume-plugins'}",
+    ]
     return [
         str(binary),
-        f"--kubeconfig={folder / 'controller-manager.kubeconfig'}",
-        f"--controllers={','.join(controllers)}",
+        f"--kubeconfig={folder / 'kube-controller-manager.kubeconfig'}",
+        *(with_nodes if nodes else [f"--controllers={','.join(_CONTROLLERS)}"]),
         "--leader-elect=false",
         "--secure-port=0",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         "--min-resync-period=10m",
         "--namespace-sync-period=10s",
+        "--profiling=false",
+    ]
+
+
+def scheduler_command(binary: Path, folder: Path) -> list[str]:
+    return [
+        str(binary),
+        f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}",
+        "--leader-elect=false",
+        "--secure-port=0",
         "--profiling=false",
     ]

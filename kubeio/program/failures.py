@@ -25,7 +25,7 @@ FAILED = 1
 _LONGEST_REFUSAL = 300
 _NOT_INSTALLED = (
     f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
-    "install it: ringleader crds | kubectl apply --server-side -f -, or the Helm chart with crds.enabled"
+    "install it: ringleader crds | kubectl apply --server-side -f -, or the Helm chart"
 )
 
 _DENIED = re.compile(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 import httptools
 import structlog
@@ -75,7 +75,7 @@ class Limits:
 
 
 class HttpServer:
-    """Serves *handler* on *bind*:*port* while the scope lasts; `port` is known inside.
+    """Serves *handler* on *bind*:*port* while the scope lasts; `port` is known inside. An empty *bind*: everywhere.
 
     Requests of one connection are answered in order. Methods other than *methods* are a 405.
     Raises InputError naming *flag* if the address is taken.
@@ -108,8 +108,7 @@ class HttpServer:
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: ServerConnection(self),
-                self.bind,
-                self.port,
+                **_place(self.bind, self.port),
                 ssl=self._tls,
                 ssl_handshake_timeout=_HANDSHAKE_S if self._tls is not None else None,
             )
@@ -408,8 +407,17 @@ def _head(status: int, content_type: str, *lines: str) -> bytes:
     return "\r\n".join((first, f"Content-Type: {content_type}", *common, *lines, "", "")).encode("latin-1")
 
 
+def _place(host: str, port: int) -> dict[str, Any]:
+    """Arguments of `create_server`. Every interface is one socket for IPv4 and IPv6: a pod may have either."""
+    if host:
+        return {"host": host, "port": port}
+    if socket.has_dualstack_ipv6():
+        return {"sock": socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)}
+    return {"host": "0.0.0.0", "port": port}
+
+
 def parse_bind(field: str, bind: str) -> tuple[str, int]:
-    """Host and port of *bind*: `host:port` or `[v6]:port`; an empty host is every interface.
+    """Host and port of *bind*: `host:port` or `[v6]:port`; an empty host is every interface, IPv4 and IPv6.
 
     Raises: InputError naming *field*.
     """
@@ -418,7 +426,7 @@ def parse_bind(field: str, bind: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
         remedy = "write HOST:PORT, such as 127.0.0.1:8081 or [::1]:8081; port 0 picks a free one"
         raise InputError(field, bind, "is not an address", remedy)
-    return bare or "0.0.0.0", int(port)
+    return bare, int(port)
 
 
 def write_port(path: Path | None, port: int, *, flag: str = "--probes-port-file") -> None:

@@ -5,17 +5,21 @@ Knows neither sockets (`kubeio.program.http_server`) nor who is admitted (`kubei
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from kubeio.program.http_server import HttpRequest, Reply, Stream
+from kubeio.program.http_server import HttpRequest, Reply, ServerConnection, Stream
 
 if TYPE_CHECKING:
     from kubeio.program.access_gate import AccessGate
 
 JSON: Final = "application/json"
 NO_PAGE: Final = Reply(404, b"no such page\n")
+REVIEW_S: Final = 30.0
+"""A stream outlives the revocation of its client's token by this, and by the time for which the gate's answer holds."""
 
 Page = Callable[[list[str]], Awaitable[Reply | Stream]]
 """Answers for the parts of the path below the page's own."""
@@ -48,7 +52,24 @@ class GuardedPages:
         if refusal is not None:
             return refusal
         page, below = found
-        return await page(below)
+        answer = await page(below)
+        if isinstance(answer, Reply):
+            return answer
+        return Stream(answer.content_type, partial(self._send, request, answer))
+
+    async def _send(self, request: HttpRequest, stream: Stream, connection: ServerConnection) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reviews = tasks.create_task(self._review(request, connection), name="review of a stream's client")
+            await stream.send(connection)
+            reviews.cancel()
+
+    async def _review(self, request: HttpRequest, connection: ServerConnection) -> None:
+        """Cut *connection* once its client is no longer admitted; while the API server cannot be asked it stays."""
+        while True:
+            await asyncio.sleep(REVIEW_S)
+            refusal = await self._gate.refusal(request)
+            if refusal is not None and refusal.status in (401, 403):
+                connection.abort()
 
     def _find(self, parts: list[str]) -> tuple[Page, list[str]] | None:
         for size in range(len(parts), 0, -1):

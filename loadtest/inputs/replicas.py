@@ -29,11 +29,13 @@ def parse_precision(text: str) -> float:
     return part
 
 
-def parse_eps(eps: float | None) -> float | None:
-    """*eps* as a ring takes it. Raises: InputError."""
-    if eps is not None and not 0 < eps <= 1:
-        raise InputError("--eps", eps, "is no eps of a ring", "write a number above 0 up to 1, such as 0.05")
-    return eps
+def parse_imbalance(percent: int | None) -> int | None:
+    """*percent* as `spec.imbalancePercent` takes it. Raises: InputError."""
+    if percent is not None and not 1 <= percent <= 100:
+        raise InputError(
+            "--imbalance-percent", percent, "is no percentage", "write a whole number from 1 to 100"
+        )
+    return percent
 
 
 def parse_baselines(text: str) -> list[Way]:

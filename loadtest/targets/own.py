@@ -59,7 +59,7 @@ class OwnOptions:
     group: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of every replica."""
-    eps: float | None = None
+    imbalance_percent: int | None = None
     """Of the ring; None: its default."""
 
     def refuse(self, actions: list[Action]) -> None:
@@ -285,7 +285,8 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
         lease_s=_REAL_LEASE_S if options.real else _EMBEDDED_LEASE_S,
         workers=options.workers,
         shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
-        ring_spec={"holdSeconds": _HOLD_S} | ({} if options.eps is None else {"eps": options.eps}),
+        ring_spec={"holdSeconds": _HOLD_S}
+        | ({} if options.imbalance_percent is None else {"imbalancePercent": options.imbalance_percent}),
         environment=options.environment,
     )
     with tempfile.TemporaryDirectory(prefix="ringleader-load-") as name:

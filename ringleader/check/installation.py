@@ -20,7 +20,9 @@ def judge_crd(evidence: Evidence) -> Iterator[Finding]:
     """The ring's definition is there, established, and has every field that this version knows."""
     if "crd" in evidence.gaps:
         return
-    remedy = "ringleader crds | kubectl apply --server-side -f -, or upgrade the Helm release"
+    remedy = (
+        "ringleader crds | kubectl apply --server-side -f -; a sharder with --upgrade-crd does it by itself"
+    )
     if evidence.crd is None:
         yield error(
             f"crd/{RING_CRD} is not installed: there are no rings, and nothing is distributed",

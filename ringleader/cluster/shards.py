@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SILENT: Final = ("expired", "uncertain")
 """States that a sharder gives a shard that does not renew its Lease."""
+LEAVING: Final = "leaving"
+"""State of a shard that works and whose replica was scaled away."""
 DEFAULT_DURATION_S: Final = 15.0
 
 
@@ -47,7 +49,7 @@ class Shard:
     keys: RingKeys
     now: datetime
     is_active: bool = False
-    """Whether it has its member's place on the ring: of several live ones with full caches the latest."""
+    """Whether it has its member's place on the ring: of several live ones with full caches that stay the latest."""
     is_renewing: bool = False
     """Whether a second look has seen it renew its Lease, whatever its clock says."""
 
@@ -89,8 +91,20 @@ class Shard:
 
     @cached_property
     def state(self) -> str:
+        if self.is_leaving and self.is_working:
+            return LEAVING
+        return self._marked_state
+
+    @property
+    def _marked_state(self) -> str:
+        """What the sharder wrote beside it, or what the Lease itself says."""
         own = "held" if self.is_held else "taken" if self.holder else "released"
         return self.lease.metadata.labels.get(self.keys.state, own)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its replica was scaled away: it gets no object any more, and hands its own over."""
+        return self.lease.metadata.annotations.get(self.keys.leaving) == "true"
 
     @cached_property
     def age_s(self) -> float | None:
@@ -152,7 +166,7 @@ class Shard:
         """
         if not self.is_held or self.is_renewing:
             return False
-        if self.state in SILENT:
+        if self._marked_state in SILENT:
             return True
         return self.age_s is None or self.age_s > SILENT_AFTER * self.duration_s
 
@@ -175,7 +189,7 @@ def shards_of(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Sha
     latest: dict[str, tuple[str, str]] = {}
     found = [Shard(lease, ring.keys, now) for lease in leases]
     for shard in found:
-        if shard.is_held and shard.is_synced:
+        if shard.is_held and shard.is_synced and not shard.is_leaving:
             rank = (shard.created, shard.name)
             latest[shard.member] = max(latest.get(shard.member, rank), rank)
     marked = [

@@ -74,7 +74,7 @@ async def _serve(
     if ring is not None:
         named_ring(await read_rings(client, timeout_s=where.timeout_s), ring)
     host, (bind, port) = Host(), address
-    leader = LeaderConnection(choose_way(where, client, endpoint=endpoint), rng=host.rng)
+    leader = LeaderConnection(choose_way(where, client, endpoint=endpoint), clock=host.clock, rng=host.rng)
     pages = {"/events": Relay(leader).open, **questions_to(client, timeout_s=where.timeout_s).pages()}
     reviews = Reviews(client, timeout_s=where.timeout_s)
     async with (

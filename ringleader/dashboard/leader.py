@@ -74,12 +74,18 @@ class _PodSpec(msgspec.Struct):
 
 
 class _PodStatus(msgspec.Struct):
+    phase: str = ""
     ip: str = msgspec.field(default="", name="podIP")
 
 
 class _Pod(msgspec.Struct):
     spec: _PodSpec
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+    @property
+    def address(self) -> str:
+        """Its address while it runs: one that has ended keeps its address, which another pod may have by now."""
+        return self.status.ip if self.status.phase == "Running" else ""
 
     @property
     def probes_port(self) -> int:
@@ -112,7 +118,7 @@ async def find_leader(client: Client, *, only: str = "", timeout_s: float) -> Le
         raise InputError(LEADER, name, problem, REMEDY) from None
     except Forbidden as error:
         raise LeaderUnknown(f"{name} leads: {failure(error).message}; or {REMEDY}") from None
-    return LeaderPod(namespace, name, pod.status.ip, pod.probes_port)
+    return LeaderPod(namespace, name, pod.address, pod.probes_port)
 
 
 def _place(namespace: str) -> str:
@@ -145,7 +151,7 @@ async def at_pod_address(client: Client, *, timeout_s: float) -> AsyncIterator[S
     # a Lease of that name in another namespace may be anybody's: the token would go to a pod of theirs
     pod = await find_leader(client, only=own.namespace, timeout_s=timeout_s)
     if not pod.address:
-        raise SharderLost(f"pod {pod} has no address yet")
+        raise SharderLost(f"pod {pod} does not run, or has no address yet")
     endpoint = Endpoint("http", pod.address, pod.port, "")
     cluster = Cluster(
         f"http://{endpoint.authority}", "", own.user, endpoint, Trust(), None, credentials=own.credentials

@@ -112,7 +112,6 @@ async def port_forward(
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(
-                    process.pid, signal.SIGKILL
-                )  # Process.kill() may reap the child before its watcher does
+                # Process.kill() may reap the child before its watcher does
+                os.kill(process.pid, signal.SIGKILL)
         await reading

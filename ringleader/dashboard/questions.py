@@ -63,7 +63,12 @@ class Questions:
     async def _other_number(self, name: str, members: int, main: str = "") -> WhatIf:
         async with self._one_at_a_time:
             hash_rings = await self._rings(name)
-            return await asyncio.to_thread(self._compute, name, hash_rings, members, main)
+            asked = asyncio.to_thread(self._compute, name, hash_rings, members, main)
+            computing = asyncio.create_task(asked, name="what if")
+            try:
+                return await asyncio.shield(computing)
+            finally:
+                await asyncio.wait({computing})  # the thread goes on when its viewer has left
 
     def _compute(
         self, name: str, hash_rings: Callable[[], Mapping[str, HashRing]], members: int, main: str

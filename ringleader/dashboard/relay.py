@@ -46,6 +46,7 @@ class Relay:
         """Send what the sharder sends; returns why it ended."""
 
         async def deliver(block: bytes) -> None:
+            self._leader.heard()
             viewer.push(block)
             while viewer.is_backed_up:  # noqa: ASYNC110 - a connection's state; the sharder then holds events back
                 await asyncio.sleep(_DRAIN_S)

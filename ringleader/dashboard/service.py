@@ -59,7 +59,8 @@ class Dashboard:
     def url(self) -> str:
         """URL for a browser on this machine."""
         host = self.server.bind
-        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        own = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}
+        shown = own.get(host, f"[{host}]" if ":" in host else host)
         return f"http://{shown}:{self.port}/"
 
     async def _answer(self, request: HttpRequest) -> Reply | Stream:

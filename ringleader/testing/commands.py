@@ -20,7 +20,7 @@ WAIT_MS = "WEBSITE_WAIT_MS"
 """Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
 WAIT_FOR = "WEBSITE_WAIT_FOR"
 """`changes`: only reconciles of what is new or was changed wait; `updates`: only of what was changed."""
-_PYTHON = (sys.executable, "-P", "-m")
+_MODULE = ("-P", "-m")
 """Without the folder that the fleet is started in: what is called `ring.py` there is not our `ring`."""
 
 
@@ -59,6 +59,9 @@ class FleetSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     shard_module: str = SHARD_MODULE
     """What runs as a replica: `python -m MODULE run ...`."""
+    shard_python: str = sys.executable
+    """Interpreter of the replicas; that of another environment runs another version of Ringleader."""
+    sharder_python: str = sys.executable
     ring_spec: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the ControllerRing's spec."""
 
@@ -98,7 +101,7 @@ def shard_command(
 ) -> list[str]:
     """One replica of the controller."""
     return [
-        *(*_PYTHON, spec.shard_module, "run", spec.controller),
+        *(spec.shard_python, *_MODULE, spec.shard_module, "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),
         *("--lease-duration", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),
@@ -110,7 +113,7 @@ def shard_command(
 def sharder_command(spec: FleetSpec, *, identity: str, kubeconfig: Path, ports: Path) -> list[str]:
     """One sharder; all of them compete for one election Lease."""
     return [
-        *(*_PYTHON, "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
+        *(spec.sharder_python, *_MODULE, "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
         *("--lease-namespace", spec.lease_namespace, "--lease-duration", str(spec.lease_s)),
         *("--ring", spec.ring, "--log-format", "console"),
         *(

@@ -48,6 +48,11 @@ class ControllerRuntime:
         self._progress = progress
         self._end_process = end_process
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether every cache is full."""
+        return self._informers.is_synced
+
     def why_not_ready(self) -> str | None:
         if not self._informers.is_synced:
             return "caches are not filled yet"

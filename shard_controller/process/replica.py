@@ -7,14 +7,14 @@ heartbeat, informers, workers. Stop: work queue, running reconciles, unanswered 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Never, assert_never
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import Cluster
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import InputError
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
@@ -40,8 +40,10 @@ from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
+from shard_controller.process.lease_template import lease_template
 from shard_controller.process.resources import find_resources
-from shard_controller.process.settings import RingView, Settings, is_ring_ending, read_ring, ring_from_file
+from shard_controller.process.ring_poll import wait_ring_over
+from shard_controller.process.settings import RingView, Settings, read_ring, ring_from_file
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
@@ -53,11 +55,11 @@ from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from shard_controller.shard.lease_acquisition import AcquiredLease
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
+from shard_controller.shard.scale_down import ScaleDown
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
 
-_RING_POLL_S = 10.0
 DEBUG_RIGHT = "/debug/objects"
 """The nonResourceURL that an account must be allowed to get to see any page below /debug."""
 
@@ -137,7 +139,7 @@ class Replica:
             # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
         caches = await self._resources(view)
-        template = self._template(view, caches)
+        template = lease_template(view, self._settings, caches, host=self._host, name=self._controller.name)
         leases = Leases(self._client, view.spec.lease_namespace)
         acquired = await lease_acquisition.acquire(
             leases,
@@ -172,6 +174,14 @@ class Replica:
             duration_s=template.duration_s,
         )
         ownership = ShardOwnership(keys, acquired.name, validity=validity, clock=self._clock)
+        scale_down = ScaleDown(
+            self._client,
+            leases,
+            template,
+            objects=lambda: sum(len(kind.store) for kind in caches),
+            clock=self._clock,
+            rng=self._rng,
+        )
         runtime = self._build(caches, ownership, leases)
         loop = asyncio.get_running_loop()
 
@@ -192,19 +202,28 @@ class Replica:
 
         def marks() -> dict[str, str]:
             counts = {kind.resource.group_resource: len(kind.store) for kind in caches}
-            return {keys.synced: "true", keys.objects: write_counts(counts)}
+            leaving = {keys.leaving: "true"} if scale_down.is_leaving else {}
+            return {keys.synced: "true", keys.objects: write_counts(counts), **leaving}
+
+        async def end() -> None:
+            """What comes before the end of work."""
+            grace_s = self._settings.termination_grace_s
+            if grace_s is not None and runtime.is_synced:
+                await scale_down.hand_over(
+                    lambda: heartbeat.announce(marks), grace_s=grace_s, renews_each_s=template.duration_s / 3
+                )
 
         heartbeat.start()
         may_release = False
         try:
             polled = "" if self._settings.ring_file else keys.ring
             may_release = await self._run(
-                runtime, caches, polled_ring=polled, on_synced=lambda: heartbeat.announce(marks)
+                runtime, caches, polled_ring=polled, on_synced=lambda: heartbeat.announce(marks), end=end
             )
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or runtime.has_all_answers()
-            await heartbeat.stop(release=may_release)
+            await heartbeat.stop(release=may_release, without=keys.hold if scale_down.is_leaving else "")
             if not may_release:
                 log.warning("lease kept: a request of ours may still be carried out", shard=acquired.name)
         return 0
@@ -330,12 +349,16 @@ class Replica:
         *,
         polled_ring: str = "",
         on_synced: Callable[[], None] = lambda: None,
+        end: Callable[[], Awaitable[None]] | None = None,
     ) -> bool:
-        """Work until asked to stop. True if every request that was sent is answered, or too old to matter."""
+        """Work until asked to stop and *end* is over. True if every request sent is answered, or too old to matter."""
+        stopping = self._stopping if end is None else asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            poll = group.create_task(self._watch_ring(polled_ring, caches), name="ring poll")
+            poll = group.create_task(self._poll_ring(polled_ring, caches), name="ring poll")
+            if end is not None:
+                group.create_task(_set_after(self._stopping, end, stopping), name="end of work")
             settled = await runtime.run(
-                self._stopping,
+                stopping,
                 on_synced=on_synced,
                 timeout_s=self._controller.timeout_s,
                 stop_within_s=self._settings.stop_within_s,
@@ -343,28 +366,14 @@ class Replica:
             poll.cancel()
         return settled
 
+    async def _poll_ring(self, ring: str, caches: Caches) -> None:
+        """Stop once *ring* is being deleted and nothing of it is ours any more."""
+        if ring:
+            await wait_ring_over(self._client, ring, caches, self._rng)
+            self._stopping.set()
+
     async def _resources(self, view: RingView | None) -> Caches:
         return await find_resources(self._client, self._controller, self._settings, view, self._clock)
-
-    def _template(self, view: RingView, caches: Caches) -> lease_acquisition.LeaseTemplate:
-        longest_s = view.spec.max_lease_duration_seconds
-        if self._settings.lease_duration_s > longest_s:
-            raise InputError(
-                "--lease-duration",
-                f"{self._settings.lease_duration_s}s",
-                f"is longer than the ring's maxLeaseDurationSeconds {longest_s}",
-                f"use {longest_s}s or less",
-            )
-        return lease_acquisition.LeaseTemplate(
-            keys=view.keys,
-            member=lease_acquisition.check_lease_member(self._settings.member_name),
-            duration_s=self._settings.lease_duration_s,
-            hold=self._settings.hold,
-            identity=self._host.identity(),
-            field_manager=self._controller.name,
-            resources=tuple(kind.resource.group_resource for kind in caches),
-            pod=self._host.pod(self._settings.member_name),
-        )
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:
         """Observers of every reconcile; a journal begins with the name of *shard*."""
@@ -377,19 +386,12 @@ class Replica:
             observers.append(spans)
         return (*observers, ReconcileLog(log.bind(controller=self._controller.name)))
 
-    async def _watch_ring(self, ring: str, caches: Caches) -> None:
-        """Stop once the ring is being deleted and nothing of it is ours any more."""
-        while ring:
-            await asyncio.sleep(_RING_POLL_S * self._rng.uniform(0.8, 1.2))
-            try:
-                is_ending = await is_ring_ending(self._client, ring)
-            except KubeError as error:
-                log.debug("ring not read", error=str(error))
-                continue
-            if is_ending and all(len(kind.store) == 0 for kind in caches):
-                log.info("ring is going away", ring=ring)
-                self._stopping.set()
-                return
+
+async def _set_after(asked: asyncio.Event, end: Callable[[], Awaitable[None]], over: asyncio.Event) -> None:
+    """Once *asked*, carry out *end*, and then set *over*."""
+    await asked.wait()
+    await end()
+    over.set()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:

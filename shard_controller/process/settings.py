@@ -13,7 +13,7 @@ import msgspec
 
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import split_namespaces
-from kubeio.models import GroupResource, HasMeta, Meta
+from kubeio.models import GroupResource, Meta
 from kubeio.program.failures import names_an_object
 from kubeio.program.http_server import parse_bind
 from kubeio.program.yaml_file import read_document
@@ -53,6 +53,8 @@ class Settings:
     """An event loop that is blocked for longer is reported, with the stack that blocks it; 0: never."""
     silence_s: float = 90.0
     """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
+    termination_grace_s: float | None = None
+    """The pod's terminationGracePeriodSeconds: a replica that is scaled away hands its objects over within it."""
     stop_within_s: float = 25.0
     """On SIGTERM: how long lost answers are waited for before the process exits without releasing its Lease."""
 
@@ -77,6 +79,13 @@ class Settings:
                 f"{self.blocked_loop_s:g}s",
                 "is too short",
                 f"use {_SHORTEST_BLOCK_S:g}s or more, or 0 to report nothing",
+            )
+        if self.termination_grace_s is not None and not self.termination_grace_s > 0:
+            raise InputError(
+                "--termination-grace-period",
+                f"{self.termination_grace_s:g}s",
+                "is too short",
+                "use the pod's terminationGracePeriodSeconds",
             )
         if not self.progress_deadline_s > 0:
             raise InputError(
@@ -163,18 +172,6 @@ async def read_ring(client: Client, name: str) -> RingView:
         raise InputError("--ring", name, problem, await _other_ring(client, name)) from None
     except msgspec.ValidationError as error:
         raise InputError("--ring", name, f"cannot be read ({error})", "correct the ring's spec") from error
-
-
-async def is_ring_ending(client: Client, name: str) -> bool:
-    """Whether the ring *name* is being deleted, or gone. Reads its metadata, as the server's cache has it.
-
-    A thousand replicas ask all day: the whole ring has a row for each of them in its status. Raises KubeError.
-    """
-    try:
-        ring = await client.get(CONTROLLER_RINGS, name, type=HasMeta, metadata_only=True, any_version=True)
-    except NotFound:
-        return True
-    return ring.metadata.deletion_timestamp is not None
 
 
 async def _other_ring(client: Client, name: str) -> str:

@@ -198,6 +198,7 @@ class HeartbeatThread:
         self._stop: asyncio.Event | None = None
         self._heartbeat: Heartbeat | None = None
         self._release = False
+        self._without = ""
         self._ready = threading.Event()
 
     def start(self) -> None:
@@ -211,9 +212,12 @@ class HeartbeatThread:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
 
-    async def stop(self, *, release: bool) -> None:
-        """End the renewals and, if asked, release the Lease; returns once that is answered or timed out."""
-        self._release = release
+    async def stop(self, *, release: bool, without: str = "") -> None:
+        """End the renewals and, if asked, release the Lease; returns once that is answered or timed out.
+
+        *without*: an annotation that the released Lease does not bear.
+        """
+        self._release, self._without = release, without
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -264,11 +268,11 @@ class HeartbeatThread:
         try:
             async with asyncio.timeout(self._validity.duration_s):
                 try:
-                    await lease_acquisition.release(leases, lease)
+                    await lease_acquisition.release(leases, lease, without=self._without)
                 except Conflict:
                     found = await leases.get(name)
                     if found.spec.holder_identity == name and heartbeat.wrote(found):
-                        await lease_acquisition.release(leases, found)
+                        await lease_acquisition.release(leases, found, without=self._without)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", shard=name, error=str(error) or "timed out")
             return

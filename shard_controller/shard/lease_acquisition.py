@@ -169,9 +169,11 @@ async def acquire(
     return acquired
 
 
-async def release(leases: Leases, lease: Lease) -> None:
-    """Release *lease* as its own holder. Raises: KubeError, Conflict if another process wrote it."""
-    await leases.swap(msgspec.structs.replace(lease, spec=record.released(lease.spec)))
+async def release(leases: Leases, lease: Lease, *, without: str = "") -> None:
+    """Release *lease* as its own holder, *without* that annotation. Raises: KubeError, Conflict if it was written."""
+    marks = {key: value for key, value in lease.metadata.annotations.items() if key != without}
+    meta = msgspec.structs.replace(lease.metadata, annotations=marks)
+    await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=record.released(lease.spec)))
 
 
 async def _take_over(
@@ -194,6 +196,7 @@ def _reacquired(lease: Lease, template: LeaseTemplate, clock: Clock) -> Lease:
     fresh = template.lease(lease.metadata.name, lease.metadata.namespace, clock)
     former = (
         template.keys.hold,
+        template.keys.leaving,
         template.keys.pod,
         template.keys.pod_uid,
         template.keys.synced,

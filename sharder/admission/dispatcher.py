@@ -69,7 +69,8 @@ class Dispatcher:
         except BadReview as error:
             return Reply(400, f"{error}\n".encode())
         verdict = await self._verdict(found, asked)
-        self._metrics.answered(found.keys.ring, verdict, self._clock.now() - began)
+        if path in self._open:  # else the ring, and its series, may be gone
+            self._metrics.answered(found.keys.ring, verdict, self._clock.now() - began)
         return Reply(200, write_answer(asked, verdict, keys=found.keys), _JSON)
 
     async def _verdict(self, found: _Open, asked: AdmissionRequest) -> Verdict:

@@ -191,7 +191,7 @@ def members_of(
         found[member] = MemberFacts(
             place="none" if place is None else "filled" if name else "settling",
             shard=name,
-            state=shard.state.value if shard else "vacant",
+            state=shard.shown_state if shard else "vacant",
             weight=float(place.weight) if place is not None else 0.0,
             share=round(float(shares.get(member, 0)), 6),
             ideal=round(place.weight / total, 6) if place is not None and total else 0.0,

@@ -63,12 +63,14 @@ class Fillers:
         departed = frozenset(
             shard.name
             for shard in shards
-            if shard.facts.holding is Holding.RELEASED and shard.member not in alive
+            if (shard.facts.holding is Holding.RELEASED or shard.facts.leaving) and shard.member not in alive
         )
         self.places.follow(wanted, may_fill=frozenset(may_stay), departed=departed, at=at)
 
     def why_unplaced(self, shard: Shard, *, at: float) -> Unplaced | None:
         """Reason that keeps *shard* from its member's place; None if it may fill the place, or fills it."""
+        if shard.facts.leaving:
+            return Unplaced.LEAVING
         if self.places.filler(shard.member) == shard.name:
             return None
         if not shard.works:
@@ -83,7 +85,7 @@ class Fillers:
         """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next shard there."""
         if not shard.facts.hold or at >= shard.entered_at + self._spec.hold_s:
             return True
-        if self._spec.member(shard.member).cordoned or not shard.facts.fit:
+        if self._spec.member(shard.member).cordoned or shard.facts.leaving or not shard.facts.fit:
             return True
         return any(
             other.is_held and other.member == shard.member and self.why_unplaced(other, at=at) is None
@@ -92,7 +94,7 @@ class Fillers:
 
     def _may_stay(self, shard: Shard, shards: Collection[Shard], *, at: float) -> bool:
         """Whether *shard* keeps its member's place, if it fills it."""
-        if shard.is_missing or not shard.facts.fit:
+        if shard.is_missing or not shard.facts.fit or shard.facts.leaving:
             return False
         return shard.is_held or (
             shard.facts.holding is Holding.RELEASED and not self.is_hold_over(shard, shards, at=at)

@@ -303,7 +303,8 @@ class Membership:
         return self._versions.numbered(view)
 
     def _shard_view(self, shard: Shard, at: float) -> ShardView:
-        unplaced = self._fillers.why_unplaced(shard, at=at) if shard.may_be_member else None
+        could_fill = shard.is_held and shard.facts.fit
+        unplaced = self._fillers.why_unplaced(shard, at=at) if could_fill else None
         return view_of_shard(shard, fresh_at=self._freshness.fresh_at, unplaced=unplaced)
 
     def _next_deadline(self, at: float) -> float | None:

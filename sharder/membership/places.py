@@ -3,7 +3,7 @@
 Owned by `sharder.membership.membership`. A place belongs to a member. Joins, weights, cordons and changes of the
 filling shard settle together, one window after the first of them. A place whose last shard died stays for a window of
 its own: the member's next shard finds the ring unchanged and gets its objects directly. A shard that released its Lease
-for good leaves no place behind (ADR 9).
+for good (ADR 9) or is leaving (ADR 45) leaves no place behind.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Places:
     ) -> None:
         """Let places follow *wanted*; a filler that is in *may_fill* keeps its place, any other leaves it at once.
 
-        *departed*: shards that released their Lease for good; their places are removed at once.
+        *departed*: shards that released their Lease for good, or are leaving; their places are removed at once.
         """
         for place in list(self._places.values()):
             if place.shard in departed - may_fill and place.member not in wanted:

@@ -79,8 +79,8 @@ class LeaseFacts:
     """Facts of one version of a Lease. `duration_s` is always usable; `fit`: the shard may be a member.
 
     `vouched`: the Lease states its duration twice, and alike. `edited`: it states two durations; the longer one counts.
-    `synced`: its shard's caches are full. `resources`: the kinds that the shard watches with its name; None: all of
-    them.
+    `synced`: its shard's caches are full. `leaving`: its replica is scaled away, so it gets no place. `resources`:
+    the kinds that the shard watches with its name; None: all of them.
     """
 
     name: str
@@ -96,6 +96,7 @@ class LeaseFacts:
     vouched: bool = False
     edited: bool = False
     synced: bool = False
+    leaving: bool = False
     resources: frozenset[str] | None = None
 
     @property
@@ -172,6 +173,7 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
         vouched=own_s is not None and not edited,
         edited=edited,
         synced=meta.annotations.get(keys.synced) == "true",
+        leaving=meta.annotations.get(keys.leaving) == "true",
         resources=watched_kinds(meta.annotations.get(keys.resources, "")),
     )
 
@@ -285,7 +287,7 @@ class Shard:
     @property
     def may_be_member(self) -> bool:
         """Whether a process holds the Lease, and nothing in it keeps that from a place."""
-        return self.is_held and self.facts.fit
+        return self.is_held and self.facts.fit and not self.facts.leaving
 
     def silence_s(self, fresh_at: float) -> float:
         """Seconds without a change of the Lease, as far as reads fresh at *fresh_at* show."""

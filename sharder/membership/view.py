@@ -61,11 +61,12 @@ class WaitReason(StrEnum):
 
 
 class Unplaced(StrEnum):
-    """Reason why a shard that is held, and could fill its member's place, does not get it yet."""
+    """Reason why a shard that is held, and could fill its member's place, does not get it yet, or any more."""
 
     FILLING = "caches are being filled"
     UNSEEN = "not seen to renew yet"
     FLAPPING = "its member's last shards were short-lived"
+    LEAVING = "its replica is scaled away"
 
 
 class AssignmentHold(NamedTuple):
@@ -97,6 +98,12 @@ class ShardView:
     """Resources that it watches with its name, as `resource.group`; None: all that the ring has."""
     renewal_before: int = field(default=0, compare=False)
     """resourceVersion of its Lease's last renewal but one; 0 if none was seen. A renewal is no other view."""
+
+    @property
+    def shown_state(self) -> str:
+        """Its state for people: one that works on and was scaled away is leaving."""
+        is_leaving = self.unplaced is Unplaced.LEAVING and self.state is ShardState.READY
+        return "leaving" if is_leaving else self.state.value
 
     @property
     def is_held(self) -> bool:

@@ -226,7 +226,7 @@ class RingController:
         status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._context.clock)
         generation = self._ring.metadata.generation
         conditions = refused_conditions(reason, message)
-        self._context.metrics.set_conditions(self.name, {each.type: each.status for each in conditions})
+        self._context.metrics.refuse(self.name, {each.type: each.status for each in conditions})
         dated = status_writer.dated(conditions, generation=generation)
         await status_writer.write(
             {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": dated}

@@ -72,7 +72,7 @@ class RingManager:
                 except NotFound:
                     log.error(
                         "the ControllerRing resource is not installed",
-                        remedy="ringleader crds | kubectl apply --server-side -f -, or the chart with crds.enabled",
+                        remedy="ringleader crds | kubectl apply --server-side -f -, or install the chart",
                     )
                     await asyncio.sleep(CRD_RETRY_S)
 

@@ -320,7 +320,7 @@ def plan_members(
                 "name": member,
                 "place": "none" if place is None else "filled" if name else "settling",
                 "shard": name,
-                "state": shard.state.value if shard else "vacant",
+                "state": shard.shown_state if shard else "vacant",
                 "weight": float(place.weight) if place is not None else 0.0,
                 "share": round(float(shares.get(member, 0)), 6),
                 "inFlight": in_flight.get(name, 0),

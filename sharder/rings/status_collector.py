@@ -61,7 +61,6 @@ class StatusCollector:
         self._pending = pending
         self._handoffs = handoffs
         self._scan = scan
-        self._late: set[str] = set()
         self._disturbed_at = context.clock.now()
         self._unknown_named = 0
         self._count_at = 0.0
@@ -206,7 +205,10 @@ class StatusCollector:
     def _measure(self, view: View, progress: RingProgress) -> None:
         metrics, ring = self._context.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
-        oldest_s = self._pending.oldest_s(self._context.clock.now()) if progress.unassigned else 0.0
+        oldest_s = 0.0
+        if progress.unassigned:
+            now, refused = self._context.clock.now(), self._context.objects.refusals
+            oldest_s = self._pending.oldest_s(now, refused=refused)
         metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
         metrics.misplaced.labels(ring=ring).set(self._scan.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
@@ -215,7 +217,9 @@ class StatusCollector:
         metrics.missing_rights.labels(ring=ring).set(len(self._context.permissions))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)
-        if progress.counts is not None:
+        if progress.counts is None:
+            metrics.objects.remove_by_labels({"ring": ring})
+        else:
             metrics.objects.labels(ring=ring).set(sum(progress.counts.by_shard.values()))
         metrics.paused.labels(ring=ring).set(progress.paused)
         members = self._context.spec.members.values()
@@ -228,11 +232,9 @@ class StatusCollector:
     def _measure_late(self, late: Mapping[str, int]) -> None:
         """Names live once: the series of one that is no longer late would stay for ever."""
         overdue = self._context.metrics.overdue
+        overdue.remove_by_labels({"ring": self._ring})
         for shard, count in late.items():
             overdue.labels(ring=self._ring, shard=shard).set(count)
-        for shard in self._late - late.keys():
-            overdue.remove_by_labels({"ring": self._ring, "shard": shard})
-        self._late = set(late)
 
     def _count_states(self, before: Mapping[str, ShardState], view: View) -> None:
         for name, shard in view.shards.items():

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 API_VERSION: Final = "ringleader.dev/v1alpha1"
 KIND: Final = "ControllerRing"
 MAX_VIRTUAL_NODES: Final = 10_000
-DEFAULT_EPS: Final = 0.05
+DEFAULT_IMBALANCE_PERCENT: Final = 5
 MAX_TOKENS: Final = 2_000_000
 """Members named in the spec times virtual nodes: about 100 MB of ring, and seconds to build it."""
-_DAY_S: Final = 86_400.0
+_DAY_S: Final = 86_400
 _LONGEST_DOMAIN: Final = 253 - len("shard.")
 _NO_RIGHTS: Final = ("kubernetes.io", "k8s.io")
 _OWN: Final = frozenset(
@@ -136,20 +136,20 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         label_domain=_domain(spec),
         algorithm=spec.choice("algorithm", "v1", of=("v1",)),
         virtual_nodes=_virtual_nodes(spec, members),
-        eps=spec.number("eps", DEFAULT_EPS, least=0, above=True, most=1),
+        eps=spec.count("imbalancePercent", DEFAULT_IMBALANCE_PERCENT, least=1, most=100) / 100,
         key=KeyKind(spec.choice("key", KeyKind.OBJECT, of=KeyKind)),
         key_label=_key_label(spec),
         members=members,
-        hold_s=spec.number("holdSeconds", 0, most=_DAY_S),
+        hold_s=spec.count("holdSeconds", 0, most=_DAY_S),
         settle_s=spec.number("settleSeconds", 2, most=3600),
         min_members=spec.count("minMembers", 1, least=1, most=10_000),
-        start_delay_s=spec.number("startDelaySeconds", 0, most=3600),
-        max_lease_duration_s=spec.number("maxLeaseDurationSeconds", 60, least=1, most=LONGEST_LEASE_S),
+        start_delay_s=spec.count("startDelaySeconds", 0, most=3600),
+        max_lease_duration_s=spec.count("maxLeaseDurationSeconds", 60, least=1, most=LONGEST_LEASE_S),
         max_in_flight=spec.count("maxInFlight", 1000, least=1, most=100_000),
         max_in_flight_per_owner=spec.count("maxInFlightPerOwner", 250, least=1, most=100_000),
-        drain_timeout_s=spec.number("drainTimeoutSeconds", 60, least=1, most=_DAY_S),
+        drain_timeout_s=spec.count("drainTimeoutSeconds", 60, least=1, most=_DAY_S),
         drain_policy=DrainPolicy(spec.choice("drainPolicy", DrainPolicy.WAIT, of=DrainPolicy)),
-        audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
+        audit_interval_s=spec.count("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
         pace=_pace(spec),
         assign_at_admission=spec.boolean("assignAtAdmission"),
@@ -164,8 +164,6 @@ def _check_ring(ring: RingSpec, problems: Problems) -> RingSpec:
     """
     if not problems.found:
         _check_key(ring, problems)
-    if not _is_taken({}, ring.eps, problems):
-        ring = replace(ring, eps=DEFAULT_EPS)
     refused = [
         name for name, m in ring.members.items() if not _is_taken({name: m.weight}, ring.eps, problems)
     ]

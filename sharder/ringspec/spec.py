@@ -114,7 +114,7 @@ class RingSpec:
     label_domain: str = DEFAULT_DOMAIN
     algorithm: str = "v1"
     virtual_nodes: int = 1000
-    eps: float = 0.05
+    eps: float = 0.05  # spec.imbalancePercent / 100
     key: KeyKind = KeyKind.OBJECT
     key_label: str = ""
     members: Mapping[str, MemberSpec] = field(default_factory=dict)

@@ -8,7 +8,7 @@ key, a record of `sharder.unowned.packing`. `Meta` is made when it is asked for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -131,10 +131,11 @@ class PendingObjects:
         """Remember *meta* unless a newer version is known; true if there is something new to decide."""
         return self.put_named(self.name(ref), meta, at=at, priority=priority)
 
-    def oldest_s(self, now: float) -> float:
-        """Age in seconds of the object that waits longest; 0 when none waits."""
-        for record in self._records.values():  # the first is the oldest: what is renewed keeps its place
-            return max(0.0, now - self._since(unpacked(record).since_ms))
+    def oldest_s(self, now: float, *, refused: Container[ObjectRef] = ()) -> float:
+        """Age in seconds of the object that waits longest, *refused* ones left out; 0 when none waits."""
+        for name, record in self._records.items():  # the oldest first: what is renewed keeps its place
+            if self.ref(name) not in refused:
+                return max(0.0, now - self._since(unpacked(record).since_ms))
         return 0.0
 
     # ---- the same by name -------------------------------------------------------------------------------------

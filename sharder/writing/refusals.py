@@ -52,6 +52,9 @@ class Refusals:
     def __len__(self) -> int:
         return len(self._refused)
 
+    def __contains__(self, ref: object) -> bool:
+        return ref in self._refused
+
     def refused(self, resource: ApiResource, meta: Meta, message: str) -> None:
         """Record that the server refuses to change an object, whichever client writes."""
         ref = ObjectRef(resource.group_resource, meta.key)

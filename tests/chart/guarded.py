@@ -47,21 +47,17 @@ WITHIN_S = 60.0
 IS_MENDED = tuple(map(int, kubernetes_recipe().version.split(".")[:2])) >= (1, 36)
 """Whether the API server has mutating policies."""
 RING_VALUES: Doc = {
-    "name": RING,
-    "spec": {
-        "resources": [
-            {
-                "group": "example.com",
-                "resource": "websites",
-                "controlledResources": [{"resource": "configmaps"}, {"resource": "services"}],
-            }
-        ]
-    },
+    "resources": [
+        {
+            "group": "example.com",
+            "resource": "websites",
+            "controlledResources": [{"resource": "configmaps"}, {"resource": "services"}],
+        }
+    ]
 }
 CONTROLLER: Doc = {
-    "name": "web",
     "ring": RING,
-    "image": "registry.example.com/websites:1",
+    "image": {"repository": "registry.example.com/websites", "tag": "1"},
     "target": "/app/controller.py:websites",
 }
 ACCOUNT_OF = {
@@ -91,7 +87,7 @@ class Guarded:
 
 
 def values(**changed: object) -> Doc:
-    return {"crds": {"enabled": False}, "rings": [RING_VALUES], "controllers": [CONTROLLER], **changed}
+    return {"rings": {RING: RING_VALUES}, "controllers": {"web": CONTROLLER}, **changed}
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart"
 Doc = dict[str, Any]
+HOOK = "helm.sh/hook"
 
 
 class HelmFailed(Exception):
@@ -33,22 +34,52 @@ class Helm:
     async def lint(self, values: Doc) -> str:
         return await self._run(["lint", "--strict", str(self.chart), "-f", self._values(values)])
 
-    async def template(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
-        """Every object of the release `ringleader`."""
-        text = await self._run(
-            ["template", "ringleader", str(self.chart), "-n", namespace, "-f", self._values(values)]
-        )
-        return [doc for doc in yaml.safe_load_all(text) if doc]
+    async def template(
+        self, *values: Doc, namespace: str = "ringleader-system", crds: bool = False
+    ) -> list[Doc]:
+        """Every object of the release `ringleader`, with *crds* the definitions too; those of `helm test` left out."""
+        text = await self.template_text(*values, namespace=namespace, crds=crds)
+        return [doc for doc in yaml.safe_load_all(text) if doc and HOOK not in _annotations(doc)]
+
+    async def hooks(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
+        """Every object that Helm makes at some event, such as `helm test`."""
+        docs = yaml.safe_load_all(await self.template_text(values, namespace=namespace))
+        return [doc for doc in docs if doc and HOOK in _annotations(doc)]
+
+    async def template_text(
+        self,
+        *values: Doc,
+        namespace: str = "ringleader-system",
+        crds: bool = False,
+        hooks: bool = True,
+    ) -> str:
+        """What `helm template` prints; of *values* later ones win."""
+        files = [word for one in values for word in ("-f", self._values(one))]
+        words = ["template", "ringleader", str(self.chart), "-n", namespace, *files]
+        return await self._run([*words, *["--include-crds"] * crds, *["--no-hooks"] * (not hooks)])
+
+    async def package(self) -> Path:
+        """The chart as an archive."""
+        said = await self._run(["package", str(self.chart), "-d", str(self.directory)])
+        return Path(said.strip().rpartition(" ")[2])
 
     async def install(self, release: str, values: Doc, *, namespace: str) -> str:
-        """Install; the notes that a person reads."""
+        """Install; what Helm prints, with the notes."""
         arguments = ["install", release, str(self.chart), "-n", namespace, "--create-namespace"]
         return await self._run([*arguments, "-f", self._values(values)])
 
-    async def upgrade(self, release: str, values: Doc, *, namespace: str) -> str:
+    async def upgrade(self, release: str, values: Doc, *, namespace: str, flags: Sequence[str] = ()) -> str:
         return await self._run(
-            ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values)]
+            ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values), *flags]
         )
+
+    async def test(self, release: str, *, namespace: str) -> str:
+        """Run the release's tests, and wait for their pods."""
+        return await self._run(["test", release, "-n", namespace, "--timeout", "2m"])
+
+    async def rollback(self, release: str, *, namespace: str) -> str:
+        """Back to the revision before."""
+        return await self._run(["rollback", release, "-n", namespace])
 
     async def uninstall(self, release: str, *, namespace: str) -> str:
         return await self._run(["uninstall", release, "-n", namespace])
@@ -74,3 +105,8 @@ class Helm:
         if process.returncode != 0:
             raise HelmFailed(f"helm {arguments[0]}: {out.decode()}{err.decode()}")
         return out.decode()
+
+
+def _annotations(doc: Doc) -> Doc:
+    found: Doc = doc["metadata"].get("annotations", {})
+    return found

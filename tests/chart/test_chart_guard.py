@@ -124,8 +124,8 @@ ROWS = [
 ]
 
 
-OTHER = {"name": "other", "spec": {**RING_VALUES["spec"], "leaseNamespace": LEASE_NAMESPACE}}
-VALUES = values(labelGuard={"mutate": "Never"}, rings=[RING_VALUES, OTHER])
+OTHER = {**RING_VALUES, "leaseNamespace": LEASE_NAMESPACE}
+VALUES = values(labelGuard={"mutate": "Never"}, rings={KEYS.ring: RING_VALUES, "other": OTHER})
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text.replace(" ", "_"))

@@ -42,7 +42,7 @@ SHARDER = f"system:serviceaccount:{NAMESPACE}:sharder"
 """Whom `install_guard` lets through."""
 FORGED = "web-0-aaaaaaaa"
 SHARDS = {"web-a-00000001", "web-b-00000001"}
-RING: Doc = {**RING_VALUES, "spec": {**RING_VALUES["spec"], "assignAtAdmission": True}}
+RING: Doc = {"name": KEYS.ring, "spec": {**RING_VALUES, "assignAtAdmission": True}}
 _numbers = count()
 OWNED: Doc = {"labels": {KEYS.shard: FORGED}}
 MANY = {f"{'.'.join(['x' * 60] * 4)}/label-{number}": "" for number in range(3_200)}

@@ -7,11 +7,7 @@ Every process acts with a token of the ServiceAccount that its pod names, under 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Set
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -20,15 +16,35 @@ import yaml
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.program.http_server import Reply
-from kubeio.protocol import CONTROLLER_RINGS, RingKeys
-from kubeio.resource import CRDS, LEASES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
-from ringleader.assets import website_controller, website_crd
+from ringleader.assets import website_crd
 from ringleader.dashboard.command import questions_to
 from ringleader.dashboard.leader import find_leader
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
-from tests.chart.helm import Helm, HelmFailed
-from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+from sharder.schema import SCHEMA, packaged_schema
+from tests.chart.helm import Helm
+from tests.chart.running_pods import PODS, Pods, eventually
+from tests.chart.websites import (
+    CONFIGMAPS,
+    CONTROLLER,
+    KEYS,
+    LEASES_OF_RING,
+    MEMBERS,
+    OBJECTS,
+    RING,
+    SITES,
+    WEBSITES,
+    WITHIN_S,
+    is_gone,
+    is_served,
+    is_there,
+    member_of,
+    owners_by_object,
+    wait_converged,
+    website,
+)
 
 pytestmark = [
     pytest.mark.real,
@@ -38,16 +54,12 @@ pytestmark = [
 
 RELEASE = "ringleader"
 SYSTEM = "ringleader-system"
-SITES = "sites"
-LEASES_OF_RING = "ringleader-websites"
-OBJECTS = 30
-WITHIN_S = 60
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+JOINER = "websites-3"
+CHECK = "ringleader-check"
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
-PODS = ApiResource("", "v1", "pods", "Pod")
 SERVICES = ApiResource("", "v1", "services", "Service")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 FLOW_SCHEMAS = ApiResource(
     "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
 )
@@ -59,125 +71,16 @@ PRIORITY_LEVELS = ApiResource(
     namespaced=False,
 )
 CRD_NAME = "controllerrings.ringleader.dev"
-KEYS = RingKeys("websites")
 SHARDER: Doc = {"leaseDurationSeconds": 5, "logLevel": "debug"}
-RING: Doc = {
-    "name": KEYS.ring,
-    "spec": {
-        "settleSeconds": 1,
-        "holdSeconds": 30,
-        "maxLeaseDurationSeconds": 10,
-        "resources": [
-            {
-                "group": "example.com",
-                "resource": "websites",
-                "controlledResources": [{"group": "", "resource": "configmaps"}],
-            }
-        ],
-    },
-}
-CONTROLLER: Doc = {
-    "name": "websites",
-    "ring": KEYS.ring,
-    "image": "registry.example.com/websites:1",
-    "target": f"{website_controller()}:websites",
-    "leaseDurationSeconds": 5,
-    "replicas": 3,
-    "rules": [
-        {"apiGroups": ["example.com"], "resources": ["websites/status"], "verbs": ["patch"]},
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "delete"]},
-    ],
-}
 
 
 def values(**changed: object) -> Doc:
-    return {"sharder": SHARDER, "rings": [RING], "controllers": [CONTROLLER], **changed}
-
-
-@dataclass
-class Pods:
-    """Pods that run, by name; what a kubelet and two workload controllers would do with them."""
-
-    plane: RealPlane
-    admin: IndependentClient
-    directory: Path
-    running: dict[str, PodProcess] = field(default_factory=dict)
-    ended: list[PodProcess] = field(default_factory=list)
-    rng: random.Random = field(default_factory=random.Random)
-
-    async def start(self, workload: Doc, name: str) -> PodProcess:
-        """Start the pod *name* from the template that the API server holds, with a token of that very pod."""
-        pod = pod_of(workload, name)
-        namespace = pod["metadata"]["namespace"]
-        pod = await self.admin.create(PODS, pod, namespace=namespace)
-        kubeconfig = await self.plane.service_account_kubeconfig(
-            namespace, pod["spec"]["serviceAccountName"], pod=name
-        )
-        address = own_address(self.rng)
-        started = await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
-        self.running[name] = started
-        return started
-
-    async def start_all(self, workload: Doc, names: list[str]) -> None:
-        await asyncio.gather(*(self.start(workload, name) for name in names))
-        await asyncio.gather(*(self.wait_ready(name) for name in names))
-
-    async def wait_ready(self, name: str) -> None:
-        pod = self.running[name]
-
-        async def is_ready() -> bool:
-            assert pod.child.is_running, pod.log()
-            return await pod.probe("readinessProbe") == 200 and await pod.probe("livenessProbe") == 200
-
-        await eventually(is_ready, within_s=30, told=pod.log)
-
-    async def stop(self, name: str) -> int:
-        """End the pod *name* in good order, and delete it; its exit code."""
-        code = await self.running[name].stop()
-        await self._delete(name)
-        return code
-
-    async def kill(self, name: str) -> None:
-        """End the pod *name* as a lost node does."""
-        await self.running[name].child.end(grace_s=0)
-        await self._delete(name)
-
-    async def _delete(self, name: str) -> None:
-        pod = self.running.pop(name)
-        self.ended.append(pod)
-        await self.admin.delete(PODS, name, namespace=pod.pod["metadata"]["namespace"])
-
-    async def restart_ended(self) -> None:
-        """A container that ended is started again, whatever its exit code (restartPolicy Always)."""
-        for name, pod in list(self.running.items()):
-            if not pod.child.is_running:
-                self.ended.append(pod)
-                kubeconfig = pod.kubeconfig  # its pod is the same
-                self.running[name] = await start_pod(
-                    pod.pod, kubeconfig=kubeconfig, directory=self.directory, address=pod.address
-                )
-
-    async def roll(self, workload: Doc, names: list[str]) -> None:
-        """Replace pod after pod, each when the one before is ready."""
-        for name in names:
-            assert await self.stop(name) == 0
-            await self.start(workload, name)
-            await self.wait_ready(name)
-
-    def logs(self) -> dict[str, str]:
-        return {pod.child.log.name: pod.log() for pod in [*self.running.values(), *self.ended]}
-
-
-async def eventually(
-    is_so: Callable[[], Awaitable[bool]], *, within_s: float, told: Callable[[], object] = lambda: ""
-) -> None:
-    """Return once *is_so*; fail with what *told* says after *within_s*."""
-    try:
-        async with asyncio.timeout(within_s):
-            while not await is_so():  # noqa: ASYNC110 - what is waited for happens in other processes
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        pytest.fail(f"not so within {within_s} s: {told()}")
+    return {
+        "sharder": SHARDER,
+        "rings": {KEYS.ring: RING},
+        "controllers": {"websites": CONTROLLER},
+        **changed,
+    }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -190,33 +93,18 @@ async def pods(
         await pods.running.pop(name).child.end(grace_s=0)
 
 
-async def test_a_ring_in_the_first_install_is_refused_before_anything_is_created(
+async def test_one_install_brings_the_crd_the_ring_and_its_replicas(
     helm: Helm, admin: IndependentClient
 ) -> None:
-    with pytest.raises(HelmFailed, match=r"does not serve ControllerRing yet.*install without rings first"):
-        await helm.install(RELEASE, values(), namespace=SYSTEM)
-    with pytest.raises(RequestFailedError) as missing:
-        await admin.get(CRDS, CRD_NAME)
-    assert missing.value.status == 404
-
-
-async def test_the_first_install_brings_the_crd_and_the_sharder(helm: Helm, admin: IndependentClient) -> None:
-    notes = await helm.install(RELEASE, {"sharder": SHARDER}, namespace=SYSTEM)
-    assert "There is no ring yet" in notes
-    await admin.get(CRDS, CRD_NAME)
-    await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
-
-
-async def test_an_upgrade_adds_the_ring_and_its_replicas(helm: Helm, admin: IndependentClient) -> None:
+    """Nothing of ours is there before: Helm creates what lies in `crds/`, waits for it, and goes on."""
+    assert await is_gone(admin, CRDS, CRD_NAME)
     await admin.create(CRDS, yaml.safe_load(website_crd().read_text()))
-    await admin.create(
-        ApiResource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": SITES}}
-    )
-    await eventually(lambda: is_served(admin, WEBSITES), within_s=10)
+    await admin.create(NAMESPACES, {"metadata": {"name": SITES}})
+    await eventually(lambda: is_served(admin, WEBSITES), within_s=30)
     for number in range(OBJECTS):
         await admin.create(WEBSITES, website(number), namespace=SITES)
-    notes = await helm.upgrade(RELEASE, values(), namespace=SYSTEM)
-    assert "ringleader status websites" in notes
+    notes = await helm.install(RELEASE, values(), namespace=SYSTEM)
+    assert notes.rstrip().endswith("NOTES:\nNext: ringleader status websites")
     ring = await admin.get(CONTROLLER_RINGS, KEYS.ring)
     assert ring["spec"]["leaseNamespace"] == LEASES_OF_RING
 
@@ -259,6 +147,22 @@ async def test_leases_and_label_patches_have_priority_levels_of_their_own(
 
 async def test_no_process_was_ever_refused_for_its_rights(pods: Pods, admin: IndependentClient) -> None:
     await refused_nothing(pods, admin)
+
+
+async def test_helm_test_runs_a_check_under_the_charts_own_rights(
+    helm: Helm, pods: Pods, admin: IndependentClient
+) -> None:
+    """The pod of the release's test, its answer, and nothing of it afterwards."""
+    testing = asyncio.create_task(helm.test(RELEASE, namespace=SYSTEM))
+    await eventually(lambda: is_there(admin, PODS, CHECK, namespace=SYSTEM), within_s=WITHIN_S)
+    ran = await pods.run(await admin.get(PODS, CHECK, namespace=SYSTEM))
+    assert await ran.child.wait() == 0, ran.log()
+    assert "nothing is wrong: 20 checks of 1 ring" in ran.log()
+    assert "not checked" not in ran.log()
+    await pods.set_phase(CHECK, SYSTEM, "Succeeded")
+    assert "Phase:          Succeeded" in await testing
+    assert await is_gone(admin, PODS, CHECK, namespace=SYSTEM)
+    assert await is_gone(admin, ROLES, f"{SYSTEM}-{CHECK}")
 
 
 async def test_the_dashboard_reads_the_leader_and_objects_under_the_charts_own_rights(
@@ -344,14 +248,12 @@ async def test_a_rolling_upgrade_leaves_every_object_with_its_member(
     helm: Helm, pods: Pods, admin: IndependentClient
 ) -> None:
     before = await owners_by_object(admin)
-    crd_uid = (await admin.get(CRDS, CRD_NAME))["metadata"]["uid"]
     changed = {**CONTROLLER, "extraArgs": ["--workers=2"]}
     await helm.upgrade(
         RELEASE,
-        values(controllers=[changed], sharder={**SHARDER, "leaseDurationSeconds": 4}),
+        values(controllers={"websites": changed}, sharder={**SHARDER, "leaseDurationSeconds": 4}),
         namespace=SYSTEM,
     )
-    assert (await admin.get(CRDS, CRD_NAME))["metadata"]["uid"] == crd_uid
     deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
     stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
     assert "--workers=2" in stateful["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -367,6 +269,48 @@ async def test_a_rolling_upgrade_leaves_every_object_with_its_member(
         key: member_of(owner) for key, owner in before.items()
     }
     await refused_nothing(pods, admin)
+
+
+async def test_the_next_leader_upgrades_an_older_crd_and_an_older_leader_leaves_a_newer_one(
+    pods: Pods, admin: IndependentClient
+) -> None:
+    """The upgrade of the release rolled the sharders; Helm does not touch what lies in `crds/`."""
+    deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
+    sharders = ["ringleader-sharder-a", "ringleader-sharder-b"]
+    await edit_crd(admin, "0", lambda fields: fields.pop("drainPolicy"))
+    await pods.roll(deployment, sharders)
+
+    async def is_upgraded() -> bool:
+        return "drainPolicy" in fields_of(await admin.get(CRDS, CRD_NAME))
+
+    await eventually(is_upgraded, within_s=30, told=pods.logs)
+    newer = await edit_crd(admin, "99", lambda fields: fields.update(later={"type": "string"}))
+    await pods.roll(deployment, sharders)
+    await wait_converged(admin, pods)
+    assert (await admin.get(CRDS, CRD_NAME))["spec"] == newer["spec"]
+    await edit_crd(admin, str(packaged_schema()), lambda fields: fields.pop("later"))
+    await refused_nothing(pods, admin)
+
+
+async def test_uninstalled_and_installed_again_nothing_has_moved(
+    helm: Helm, pods: Pods, admin: IndependentClient
+) -> None:
+    before = await owners_by_object(admin)
+    for name in list(pods.running):
+        assert await pods.stop(name) == 0
+    await helm.uninstall(RELEASE, namespace=SYSTEM)
+    await helm.install(RELEASE, values(), namespace=SYSTEM)
+    deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
+    stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
+    await asyncio.gather(
+        pods.start_all(stateful, MEMBERS),
+        pods.start_all(deployment, ["ringleader-sharder-a", "ringleader-sharder-b"]),
+    )
+    await wait_converged(admin, pods)
+    after = await owners_by_object(admin)
+    assert {key: member_of(owner) for key, owner in after.items()} == {
+        key: member_of(owner) for key, owner in before.items()
+    }
 
 
 async def test_a_ring_that_is_deleted_first_lets_go_of_every_object(
@@ -405,22 +349,10 @@ async def test_uninstall_leaves_the_crd_and_the_objects(helm: Helm, admin: Indep
     assert set(objects.values()) == {""}
 
 
-async def test_a_ring_outlives_its_release_and_comes_back_to_the_next_one(
-    helm: Helm, admin: IndependentClient
-) -> None:
-    """The CRD was kept, so the ring can stand in the first install; a kept ring is adopted by the same release."""
-    for _ in range(2):
-        await helm.install(RELEASE, values(), namespace=SYSTEM)
-        await helm.uninstall(RELEASE, namespace=SYSTEM)
-        ring = await admin.get(CONTROLLER_RINGS, KEYS.ring)
-        assert "deletionTimestamp" not in ring["metadata"]
-
-
-async def test_a_ring_that_was_removed_after_its_sharder_goes_when_the_release_returns(
+async def test_a_ring_that_is_deleted_without_a_sharder_goes_when_the_release_returns(
     helm: Helm, pods: Pods, admin: IndependentClient
 ) -> None:
-    """Helm deletes the sharder first; the ring's finalizer then holds it until a sharder runs again."""
-    removable = values(rings=[{**RING, "keep": False}], controllers=[])
+    """The ring outlives its release, and the same release adopts it. Its finalizer holds it until a sharder runs."""
 
     async def is_held() -> bool:
         return bool((await admin.get(CONTROLLER_RINGS, KEYS.ring))["metadata"].get("finalizers"))
@@ -429,100 +361,35 @@ async def test_a_ring_that_was_removed_after_its_sharder_goes_when_the_release_r
         return await is_gone(admin, CONTROLLER_RINGS, KEYS.ring)
 
     for life, is_reached in (("ringleader-sharder-c", is_held), ("ringleader-sharder-d", is_finished)):
-        await helm.install(RELEASE, removable, namespace=SYSTEM)
+        await helm.install(RELEASE, values(controllers={}), namespace=SYSTEM)
         deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
         await pods.start_all(deployment, [life])
         await eventually(is_reached, within_s=WITHIN_S, told=pods.logs)
         assert await pods.stop(life) == 0
         await helm.uninstall(RELEASE, namespace=SYSTEM)
         if is_reached is is_held:
-            assert (await admin.get(CONTROLLER_RINGS, KEYS.ring))["metadata"]["deletionTimestamp"]
+            ring = await admin.get(CONTROLLER_RINGS, KEYS.ring)
+            assert "deletionTimestamp" not in ring["metadata"]
+            await admin.delete(CONTROLLER_RINGS, KEYS.ring)
 
 
-async def test_without_keep_the_ring_and_the_crd_go_with_the_release(
-    helm: Helm, admin: IndependentClient
-) -> None:
-    gone = values(rings=[{**RING, "keep": False}], crds={"keep": False})
-    await helm.install(RELEASE, gone, namespace=SYSTEM)
-    await helm.uninstall(RELEASE, namespace=SYSTEM)
-    await eventually(lambda: is_gone(admin, CRDS, CRD_NAME), within_s=30)
-
-
-MEMBERS = ["websites-0", "websites-1", "websites-2"]
 JOINER = "websites-3"
+CHECK = "ringleader-check"
 
 
-def website(number: int) -> Doc:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Website",
-        "metadata": {"name": f"site-{number}"},
-        "spec": {"html": f"<h1>{number}</h1>"},
-    }
+def fields_of(crd: Doc) -> Doc:
+    """Fields of a ring's spec in the definition."""
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    fields: Doc = schema["properties"]["spec"]["properties"]
+    return fields
 
 
-def member_of(shard: str) -> str:
-    """The member that the life *shard* fills: without its eight random digits."""
-    return shard.rpartition("-")[0]
-
-
-async def owners_by_object(admin: IndependentClient) -> dict[tuple[str, str], str]:
-    """The owner of every Website and of every ConfigMap made for one; empty if it has none."""
-    owners = {}
-    for resource in (WEBSITES, CONFIGMAPS):
-        for obj in await admin.list_all(resource, namespace=SITES):
-            meta = obj["metadata"]
-            if resource is WEBSITES or meta.get("ownerReferences"):
-                owners[resource.plural, meta["name"]] = meta.get("labels", {}).get(KEYS.shard, "")
-    return owners
-
-
-async def is_converged(
-    admin: IndependentClient, seen: list[object] | None = None, members: Set[str] = frozenset()
-) -> bool:
-    """Every Website reconciled in its newest version, everything owned by *members* that hold Leases, and balanced.
-
-    *seen* gets what was looked at, for messages.
-    """
-    members = members or set(MEMBERS)
-    sites = await admin.list_all(WEBSITES, namespace=SITES)
-    held = {
-        lease["metadata"]["name"]
-        for lease in await admin.list_all(LEASES, namespace=LEASES_OF_RING)
-        if lease["spec"].get("holderIdentity") == lease["metadata"]["name"]
-    }
-    owners = await owners_by_object(admin)
-    status = (await admin.get(CONTROLLER_RINGS, KEYS.ring)).get("status", {})
-    if seen is not None:
-        seen[:] = [held, owners, [site.get("status") for site in sites], status]
-    return (
-        len(owners) == 2 * OBJECTS
-        and set(owners.values()) <= held
-        and {member_of(owner) for owner in owners.values()} == members
-        and all(is_ready(site) for site in sites)
-        and condition(status, "Ready") == condition(status, "Balanced") == "True"
-        and status["availableShards"] == len(members)
-        and status["unassigned"] == status["inFlight"] == 0
-    )
-
-
-async def wait_converged(admin: IndependentClient, pods: Pods, members: Set[str] = frozenset()) -> None:
-    seen: list[object] = []
-    await eventually(
-        lambda: is_converged(admin, seen, members), within_s=WITHIN_S, told=lambda: (seen, pods.logs())
-    )
-
-
-def is_ready(site: Doc) -> bool:
-    status = site.get("status", {})
-    return (
-        condition(status, "Ready") == "True"
-        and status["observedGeneration"] == site["metadata"]["generation"]
-    )
-
-
-def condition(status: dict[str, Any], kind: str) -> str:
-    return next((str(c["status"]) for c in status.get("conditions", []) if c["type"] == kind), "")
+async def edit_crd(admin: IndependentClient, schema: str, edit: Callable[[Doc], object]) -> Doc:
+    """The definition with its fields edited, under the number *schema*."""
+    crd = await admin.get(CRDS, CRD_NAME)
+    edit(fields_of(crd))
+    crd["metadata"].setdefault("annotations", {})[SCHEMA] = schema
+    return await admin.request("PUT", CRDS.path(name=CRD_NAME), body=crd)
 
 
 async def refused_nothing(pods: Pods, admin: IndependentClient, *, scraped: str = "") -> None:
@@ -544,19 +411,3 @@ async def refused_nothing(pods: Pods, admin: IndependentClient, *, scraped: str 
     refused = [write for write in fleets if write.code in (401, 403)]
     assert fleets
     assert not refused
-
-
-async def is_served(admin: IndependentClient, resource: ApiResource) -> bool:
-    try:
-        await admin.list_all(resource)
-    except RequestFailedError:
-        return False
-    return True
-
-
-async def is_gone(admin: IndependentClient, resource: ApiResource, name: str, *, namespace: str = "") -> bool:
-    try:
-        await admin.get(resource, name, namespace=namespace)
-    except RequestFailedError as error:
-        return error.status == 404
-    return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,17 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.assets import ring_crd
 from ringleader.testing.client import IndependentClient
+from tests.chart.example_values import (
+    CASES,
+    CONTROLLER,
+    CONTROLLERS,
+    DEPLOYMENTS,
+    ONLY_CONTROLLERS,
+    RING,
+    RINGS,
+)
 from tests.chart.helm import Helm, HelmFailed
-from tests.chart.manifests import RESTRICTED, dry_run, kinds
+from tests.chart.manifests import dry_run, kinds
 from tests.chart.pods import pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -26,114 +34,6 @@ Doc = dict[str, Any]
 NAMESPACE = "sites"
 CLUSTER_NAME = "ringleader-system-ringleader"
 """Begins the names of the objects without a namespace, of the release in its default namespace."""
-RING: Doc = {
-    "name": "websites",
-    "spec": {
-        "resources": [
-            {
-                "group": "example.com",
-                "resource": "websites",
-                "controlledResources": [{"group": "", "resource": "configmaps"}],
-            }
-        ]
-    },
-}
-CONTROLLER: Doc = {
-    "name": "websites",
-    "ring": "websites",
-    "image": "registry.example.com/websites:1",
-    "target": "/app/controller.py:websites",
-    "rules": [{"apiGroups": ["example.com"], "resources": ["websites/status"], "verbs": ["patch"]}],
-}
-EVERYTHING: Doc = {
-    "fullnameOverride": "sharding",
-    "image": {"repository": "registry.example.com/ringleader", "digest": f"sha256:{'0' * 64}"},
-    "imagePullSecrets": [{"name": "registry"}],
-    "sharder": {
-        "replicas": 3,
-        "ringNames": ["websites"],
-        "resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}],
-        "leaseNamespaces": ["elsewhere"],
-        "webhook": {"enabled": True, "port": 9444, "ringNames": ["elsewhere.example.com"]},
-        "networkPolicy": {
-            "enabled": True,
-            "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
-            "from": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}],
-        },
-        "extraArgs": ["--context=in-cluster"],
-        "env": [{"name": "TZ", "value": "UTC"}],
-        "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "sharder"}},
-        "podAnnotations": {"a": "b"},
-        "podLabels": {"team": "sites"},
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "system-cluster-critical",
-    },
-    "dashboard": {
-        "enabled": True,
-        "port": 8086,
-        "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "dashboard"}},
-        "podAnnotations": {"a": "b"},
-        "podLabels": {"team": "sites"},
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "high",
-    },
-    "priority": {
-        "leaseShares": 20,
-        "labelShares": 10,
-        "labelBorrowingPercent": 0,
-        "extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}],
-    },
-    "rings": [{**RING, "keep": False}],
-    "controllers": [
-        {
-            **CONTROLLER,
-            "extraArgs": ["--workers=16"],
-            "env": [{"name": "TZ", "value": "UTC"}],
-            "envFrom": [{"secretRef": {"name": "websites"}}],
-            "resources": {"requests": {"memory": "64Mi"}},
-            "podLabels": {"team": "sites"},
-            "podAnnotations": {"a": "b"},
-            "nodeSelector": {"kubernetes.io/os": "linux"},
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": {"nodeAffinity": {}},
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-            ],
-            "priorityClassName": "high",
-            "volumes": [{"name": "more", "emptyDir": {}}],
-            "volumeMounts": [{"name": "more", "mountPath": "/more"}],
-            "podDisruptionBudget": {"maxUnavailable": "50%"},
-            "askAboutTokens": True,
-        },
-        {
-            "name": "others",
-            "ring": "elsewhere.example.com",
-            "leaseNamespace": "elsewhere",
-            "image": "registry.example.com/others:1",
-            "command": ["/others"],
-            "args": ["--shard=$(POD_NAME)"],
-            "probes": False,
-            "replicas": 0,
-            "serviceAccount": {"create": False, "name": "others"},
-            "podDisruptionBudget": {"enabled": False},
-        },
-    ],
-}
-ONLY_CONTROLLERS: Doc = {
-    "sharder": {"enabled": False},
-    "crds": {"enabled": False},
-    "rings": [RING],
-    "controllers": [CONTROLLER],
-}
-CASES = [
-    pytest.param({}, id="defaults"),
-    pytest.param(EVERYTHING, id="everything"),
-    pytest.param(ONLY_CONTROLLERS, id="only controllers"),
-]
 
 
 @pytest.mark.parametrize("values", CASES)
@@ -151,47 +51,30 @@ async def test_the_api_server_accepts_every_object_strictly(
     await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         discovery = Discovery(client)
-        for obj in await renderer.template(values, namespace=NAMESPACE):
+        hooks = await renderer.hooks(values, namespace=NAMESPACE)
+        for obj in [*hooks, *await renderer.template(values, namespace=NAMESPACE)]:
             await dry_run(admin, discovery, obj)
 
 
-async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: IndependentClient) -> None:
-    await admin.create_if_absent(
-        NAMESPACES, {"metadata": {"name": "strict", "labels": {RESTRICTED: "restricted"}}}
-    )
-    workloads = [
-        obj
-        for obj in await renderer.template(
-            {"rings": [RING], "controllers": [CONTROLLER], "dashboard": {"enabled": True}}, namespace="strict"
-        )
-        if obj["kind"] in ("Deployment", "StatefulSet")
-    ]
-    assert len(workloads) == 3
-    for workload in workloads:
-        pod = pod_of(workload, "pod")
-        await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)
-        (container,) = pod["spec"]["containers"]
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+async def test_the_crd_is_the_projects_one_and_no_template(renderer: Helm) -> None:
+    """In `crds/` Helm creates it before it resolves the kinds of templates: one install brings it and rings."""
+    assert not kinds(await renderer.template({}), "CustomResourceDefinition")
+    (crd,) = kinds(await renderer.template({}, crds=True), "CustomResourceDefinition")
+    assert crd == yaml.safe_load(ring_crd().read_text())
 
 
-async def test_the_crd_of_the_chart_is_the_projects_one(renderer: Helm) -> None:
-    source = yaml.safe_load(ring_crd().read_text())
-    for keep in (True, False):
-        (crd,) = kinds(await renderer.template({"crds": {"keep": keep}}), "CustomResourceDefinition")
-        assert crd["spec"] == source["spec"]
-        assert crd["metadata"]["name"] == source["metadata"]["name"]
-        assert (crd["metadata"]["annotations"].get("helm.sh/resource-policy") == "keep") is keep
-
-
-async def test_without_crds_none_is_rendered(renderer: Helm) -> None:
-    assert not kinds(await renderer.template({"crds": {"enabled": False}}), "CustomResourceDefinition")
+@pytest.mark.parametrize("values", CASES)
+async def test_rendering_twice_gives_the_same_bytes(renderer: Helm, values: Doc) -> None:
+    """Argo CD renders again and again, and takes every difference for a change."""
+    first, second = [await renderer.template_text(values, crds=True) for _ in range(2)]
+    assert first == second
 
 
 async def test_leases_are_granted_in_the_rings_namespaces_and_nowhere_else(renderer: Helm) -> None:
     """Elsewhere the sharder may write two Leases, by name: its election, and that of a former controller."""
     former = {"lease": {"namespace": "legacy", "name": "former-leader"}}
-    rings = [ring_in("sites"), {"name": "other", "spec": {**RING["spec"], "activation": former}}]
-    values = {"sharder": {"leaseNamespaces": ["elsewhere"]}, "rings": rings}
+    rings = {"websites": {**RING, "leaseNamespace": "sites"}, "other": {**RING, "activation": former}}
+    values = {"externalRings": {"third": {"leaseNamespace": "elsewhere"}}, "rings": rings}
     objects = await renderer.template(values, namespace="ringleader-system")
     found = {
         role["metadata"]["namespace"]: [
@@ -211,15 +94,15 @@ async def test_leases_are_granted_in_the_rings_namespaces_and_nowhere_else(rende
 
 
 async def test_all_leases_of_the_cluster_are_granted_only_when_asked_for(renderer: Helm) -> None:
-    objects = await renderer.template({"sharder": {"leaseNamespaces": ["*"]}, "rings": [RING]})
+    objects = await renderer.template({"externalRings": {"any": {"leaseNamespace": "*"}}, "rings": RINGS})
     assert [grants(role, "leases") for role in kinds(objects, "ClusterRole")] == [True]
     assert not kinds(objects, "Role")
 
 
 async def test_a_ring_has_a_lease_namespace_of_its_own_which_outlives_the_release(renderer: Helm) -> None:
     """Who may write Leases of one ring reaches neither another's nor the sharders' election."""
-    rings = [RING, {**RING, "name": "example.com"}, {**ring_in("sites"), "name": "third"}]
-    objects = await renderer.template({"rings": rings, "controllers": [CONTROLLER]}, namespace="release")
+    rings = {"websites": RING, "example.com": RING, "third": {**RING, "leaseNamespace": "sites"}}
+    objects = await renderer.template({"rings": rings, "controllers": CONTROLLERS}, namespace="release")
     namespaces = {
         ring["metadata"]["name"]: ring["spec"]["leaseNamespace"] for ring in kinds(objects, "ControllerRing")
     }
@@ -243,8 +126,8 @@ async def test_a_ring_has_a_lease_namespace_of_its_own_which_outlives_the_releas
 
 async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm) -> None:
     values = {
-        "rings": [RING],
-        "sharder": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]},
+        "rings": RINGS,
+        "externalRings": {"other": DEPLOYMENTS},
     }
     (role,) = kinds(await renderer.template(values), "ClusterRole")
     labels = {"get", "list", "watch", "patch"}
@@ -252,6 +135,7 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
         ("ringleader.dev", "controllerrings"): labels | {"assign", "own"},
         ("ringleader.dev", "controllerrings/status"): {"patch"},
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"get", "delete"},
+        ("apiextensions.k8s.io", "customresourcedefinitions"): {"get", "patch"},
         ("", "namespaces"): {"list", "watch"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("example.com", "websites"): labels,
@@ -261,7 +145,7 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
 
 
 async def test_a_replica_may_own_its_ring_only_and_nobody_is_granted_what_no_one_may(renderer: Helm) -> None:
-    objects = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    objects = await renderer.template({"rings": RINGS, "controllers": CONTROLLERS})
     roles = {role["metadata"]["name"]: role for role in kinds(objects, "ClusterRole")}
     (rule,) = (rule for rule in roles[f"{CLUSTER_NAME}-websites"]["rules"] if "own" in rule["verbs"])
     assert rule["resourceNames"] == ["websites"]
@@ -269,15 +153,39 @@ async def test_a_replica_may_own_its_ring_only_and_nobody_is_granted_what_no_one
     assert not [role for role in roles.values() if {"nobody", "*"} & set().union(*granted(role).values())]
 
 
+@pytest.mark.parametrize("grace", [{}, {"terminationGracePeriodSeconds": 300}])
+async def test_a_replica_knows_its_grace_period_and_may_read_its_own_statefulset(
+    renderer: Helm, grace: Doc
+) -> None:
+    objects = await renderer.template({"rings": RINGS, "controllers": {"websites": {**CONTROLLER, **grace}}})
+    (workload,) = kinds(objects, "StatefulSet")
+    pod = workload["spec"]["template"]["spec"]
+    period = pod["terminationGracePeriodSeconds"]
+    assert f"--termination-grace-period={period}s" in pod["containers"][0]["args"]
+    assert period == grace.get("terminationGracePeriodSeconds", 90)
+    (role,) = (role for role in kinds(objects, "Role") if ("apps", "statefulsets") in granted(role))
+    assert role["metadata"]["namespace"] == workload["metadata"]["namespace"]
+    assert granted(role) == {("apps", "statefulsets"): {"get"}}
+    assert role["rules"][0]["resourceNames"] == [workload["metadata"]["name"]]
+
+
 async def test_releases_of_one_name_in_two_namespaces_share_no_object(renderer: Helm) -> None:
-    ring, controller = {**RING, "name": "others"}, {**CONTROLLER, "ring": "others"}
-    without = {"sharder": {"enabled": False}, "crds": {"enabled": False}}
-    first = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]}, namespace="team-a")
+    first = await renderer.template({"rings": RINGS, "controllers": CONTROLLERS}, namespace="team-a")
     second = await renderer.template(
-        {**without, "rings": [ring], "controllers": [controller]}, namespace="team-b"
+        {"sharder": {"enabled": False}, "rings": {"others": RING}, "controllers": {"others": CONTROLLER}},
+        namespace="team-b",
     )
     assert second
     assert not {_identity(each) for each in first} & {_identity(each) for each in second}
+
+
+async def test_a_controller_may_be_called_dashboard(renderer: Helm) -> None:
+    controllers = {"dashboard": {**CONTROLLER, "askAboutTokens": True}}
+    objects = await renderer.template(
+        {"rings": {"dashboard": RING}, "controllers": controllers, "dashboard": {"enabled": True}}
+    )
+    identities = [_identity(each) for each in objects]
+    assert [each for each in identities if identities.count(each) > 1] == []
 
 
 def _identity(obj: Doc) -> tuple[str, str, str]:
@@ -287,7 +195,7 @@ def _identity(obj: Doc) -> tuple[str, str, str]:
 async def test_the_guard_can_warn_or_be_off(renderer: Helm) -> None:
     actions = {}
     for mode in ("Enforce", "Warn", "Off"):
-        objects = await renderer.template({"rings": [RING], "labelGuard": {"mode": mode, "mutate": "Always"}})
+        objects = await renderer.template({"rings": RINGS, "labelGuard": {"mode": mode, "mutate": "Always"}})
         bindings = kinds(objects, "ValidatingAdmissionPolicyBinding")
         actions[mode] = [binding["spec"]["validationActions"] for binding in bindings]
         assert len(kinds(objects, "ValidatingAdmissionPolicy")) == len(bindings)
@@ -296,14 +204,14 @@ async def test_the_guard_can_warn_or_be_off(renderer: Helm) -> None:
 
 
 async def test_without_a_server_that_says_so_nothing_is_mended(renderer: Helm) -> None:
-    assert not kinds(await renderer.template({"rings": [RING]}), "MutatingAdmissionPolicy")
+    assert not kinds(await renderer.template({"rings": RINGS}), "MutatingAdmissionPolicy")
 
 
 async def test_the_sharders_patches_and_everybodys_leases_have_levels_of_their_own(renderer: Helm) -> None:
     values = {
-        "rings": [RING],
-        "controllers": [CONTROLLER],
-        "sharder": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]},
+        "rings": RINGS,
+        "controllers": CONTROLLERS,
+        "externalRings": {"other": DEPLOYMENTS},
         "priority": {"extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}]},
     }
     objects = await renderer.template(values, namespace="system")
@@ -337,7 +245,7 @@ async def test_the_sharders_patches_and_everybodys_leases_have_levels_of_their_o
 async def test_the_level_of_labels_borrows_without_limit_unless_one_is_given(
     renderer: Helm, percent: int | None, limit: int | None
 ) -> None:
-    values = {"rings": [RING], "priority": {"labelBorrowingPercent": percent}}
+    values = {"rings": RINGS, "priority": {"labelBorrowingPercent": percent}}
     levels = kinds(await renderer.template(values), "PriorityLevelConfiguration")
     assert [
         each["spec"]["limited"].get("borrowingLimitPercent")
@@ -349,10 +257,10 @@ async def test_the_level_of_labels_borrows_without_limit_unless_one_is_given(
 @pytest.mark.parametrize(
     ("values", "names"),
     [
-        ({"priority": {"enabled": False}, "rings": [RING]}, []),
+        ({"priority": {"enabled": False}, "rings": RINGS}, []),
         ({}, ["leases"]),
         (ONLY_CONTROLLERS, ["leases"]),
-        ({"rings": [RING]}, ["labels", "leases"]),
+        ({"rings": RINGS}, ["labels", "leases"]),
     ],
 )
 async def test_a_level_comes_with_those_whose_requests_go_there(
@@ -365,25 +273,13 @@ async def test_a_level_comes_with_those_whose_requests_go_there(
         ]
 
 
-async def test_who_reaches_the_webhook_can_be_limited(renderer: Helm) -> None:
-    servers: Doc = {"ipBlock": {"cidr": "10.0.0.0/28"}}
-    scrapers: Doc = {"namespaceSelector": {}}
-    limits = {"enabled": True, "webhookFrom": [servers], "from": [scrapers]}
-    values = {"sharder": {"webhook": {"enabled": True}, "networkPolicy": limits}}
-    objects = await renderer.template(values)
-    (policy,) = kinds(objects, "NetworkPolicy")
-    assert {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]} == {
-        "webhook": [servers],
-        "probes": [scrapers],
-    }
-    (deployment,) = kinds(objects, "Deployment")
-    labels = deployment["spec"]["template"]["metadata"]["labels"]
-    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
-
-
 async def test_webhook_configurations_are_granted_by_name_and_never_all_of_them(renderer: Helm) -> None:
     for enabled, verbs in ((False, {"get", "delete"}), (True, {"get", "delete", "create", "patch"})):
-        named = {"rings": [RING], "sharder": {"webhook": {"enabled": enabled, "ringNames": ["other"]}}}
+        named = {
+            "rings": RINGS,
+            "externalRings": {"other": {"assignAtAdmission": True}, "third": DEPLOYMENTS},
+            "sharder": {"webhook": {"enabled": enabled}},
+        }
         (role,) = kinds(await renderer.template(named), "ClusterRole")
         (rule,) = (rule for rule in role["rules"] if "mutatingwebhookconfigurations" in rule["resources"])
         assert rule["resourceNames"] == ["ringleader-other", "ringleader-websites"]
@@ -395,7 +291,7 @@ async def test_webhook_configurations_are_granted_by_name_and_never_all_of_them(
 
 @pytest.mark.parametrize("asks", [True, False])
 async def test_replicas_may_ask_about_tokens_if_that_is_wanted(renderer: Helm, asks: bool) -> None:
-    values = {"rings": [RING], "controllers": [{**CONTROLLER, "askAboutTokens": asks}]}
+    values = {"rings": RINGS, "controllers": {"websites": {**CONTROLLER, "askAboutTokens": asks}}}
     bindings = [
         binding
         for binding in kinds(await renderer.template(values), "ClusterRoleBinding")
@@ -411,7 +307,7 @@ DASHBOARD = "ringleader-dashboard"
 
 
 async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(renderer: Helm) -> None:
-    objects = await renderer.template({"dashboard": {"enabled": True}, "rings": [RING]})
+    objects = await renderer.template({"dashboard": {"enabled": True}, "rings": RINGS})
     deployment = next(each for each in kinds(objects, "Deployment") if each["metadata"]["name"] == DASHBOARD)
     pod = pod_of(deployment, "pod")
     (container,) = pod["spec"]["containers"]
@@ -419,7 +315,7 @@ async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(r
     (service,) = (each for each in kinds(objects, "Service") if each["metadata"]["name"] == DASHBOARD)
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert [port["port"] for port in service["spec"]["ports"]] == [8085]
-    name = f"{CLUSTER_NAME}-dashboard"
+    name = f"{CLUSTER_NAME}.dashboard"
     role = next(each for each in kinds(objects, "ClusterRole") if each["metadata"]["name"] == name)
     assert {"nonResourceURLs": ["/debug/rings"], "verbs": ["get"]} in role["rules"]
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}, "it writes nothing"
@@ -433,19 +329,6 @@ async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(r
     assert [subject["name"] for subject in delegated["subjects"]] == [DASHBOARD, "ringleader-sharder"]
 
 
-async def test_the_policy_of_the_sharders_network_lets_the_dashboard_in(renderer: Helm) -> None:
-    closed = {"sharder": {"networkPolicy": {"enabled": True}}}
-    objects = await renderer.template({**closed, "dashboard": {"enabled": True}})
-    (policy,) = kinds(objects, "NetworkPolicy")
-    (rule,) = policy["spec"]["ingress"]
-    deployment = next(each for each in kinds(objects, "Deployment") if each["metadata"]["name"] == DASHBOARD)
-    labels = pod_of(deployment, "pod")["metadata"]["labels"]
-    assert rule["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
-    assert rule["ports"] == [{"port": "probes"}]
-    (policy,) = kinds(await renderer.template(closed), "NetworkPolicy")
-    assert not policy["spec"].get("ingress")
-
-
 async def test_the_dashboard_is_off_unless_asked_for_and_needs_the_sharders_release(renderer: Helm) -> None:
     assert DASHBOARD not in str(await renderer.template({}))
     with pytest.raises(HelmFailed, match=r"sharder\.enabled is false"):
@@ -453,7 +336,7 @@ async def test_the_dashboard_is_off_unless_asked_for_and_needs_the_sharders_rele
 
 
 async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:
-    objects = await renderer.template({"rings": [RING]})
+    objects = await renderer.template({"rings": RINGS})
     assert not kinds(objects, "Secret")
     assert not any(grants(role, "secrets") for role in kinds(objects, "Role") + kinds(objects, "ClusterRole"))
     (deployment,) = kinds(objects, "Deployment")
@@ -463,8 +346,8 @@ async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:
 async def test_service_monitors_find_the_services(renderer: Helm) -> None:
     values = {
         "monitoring": {"serviceMonitor": {"enabled": True}},
-        "rings": [RING],
-        "controllers": [CONTROLLER],
+        "rings": RINGS,
+        "controllers": CONTROLLERS,
     }
     objects = await renderer.template(values)
     services = kinds(objects, "Service")
@@ -478,7 +361,7 @@ async def test_service_monitors_find_the_services(renderer: Helm) -> None:
 
 
 async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
-    objects = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    objects = await renderer.template({"rings": RINGS, "controllers": CONTROLLERS})
     pods = [pod_of(obj, "pod") for kind in ("Deployment", "StatefulSet") for obj in kinds(objects, kind)]
     selectors = [service["spec"]["selector"] for service in kinds(objects, "Service")]
     selectors += [
@@ -487,61 +370,6 @@ async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
     assert len(selectors) == 4
     for selector in selectors:
         assert sum(selector.items() <= pod["metadata"]["labels"].items() for pod in pods) == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"sharder": {"replica": 3}}, ["/sharder", "'replica'"]),
-        ({"shader": {}}, ["'shader'"]),
-        ({"sharder": {"logLevel": "loud"}}, ["/sharder/logLevel"]),
-        ({"sharder": {"webhook": {"enable": True}}}, ["/sharder/webhook", "'enable'"]),
-        ({"sharder": {"leaseDurationSeconds": "15s"}}, ["/sharder/leaseDurationSeconds", "integer"]),
-        ({"labelGuard": {"mode": "On"}}, ["/labelGuard/mode"]),
-        ({"rings": [{"name": "Websites", "spec": RING["spec"]}]}, ["/rings/0/name"]),
-        (
-            {"rings": [{"name": "w" * 60, "spec": RING["spec"]}]},
-            ["spec.leaseNamespace", "too long", "name one"],
-        ),
-        (
-            {"sharder": {"webhook": {"enabled": True}, "networkPolicy": {"enabled": True}}},
-            ["sharder.networkPolicy.webhookFrom", "is empty", "API servers"],
-        ),
-        ({"rings": [RING, RING]}, ["rings", '"websites"', "twice"]),
-        ({"rings": [RING], "controllers": [CONTROLLER, CONTROLLER]}, ["controllers", '"websites"', "twice"]),
-        ({"controllers": [{**CONTROLLER, "args": []}]}, ["/controllers/0", "oneOf"]),
-        ({"controllers": [{**CONTROLLER, "rulez": []}]}, ["/controllers/0", "'rulez'"]),
-        ({"controllers": [CONTROLLER]}, ["controllers[websites].leaseNamespace", "is missing"]),
-        (
-            {"rings": [RING], "controllers": [{**CONTROLLER, "leaseNamespace": "elsewhere"}]},
-            ["controllers[websites].leaseNamespace", '"elsewhere"', "leave it out"],
-        ),
-        (
-            {"rings": [RING], "controllers": [{**CONTROLLER, "leaseDurationSeconds": 61}]},
-            ["controllers[websites].leaseDurationSeconds", "61", "maxLeaseDurationSeconds", "60"],
-        ),
-    ],
-)
-async def test_wrong_values_are_refused_by_name(renderer: Helm, values: Doc, told: list[str]) -> None:
-    with pytest.raises(HelmFailed) as refused:
-        await renderer.template(values)
-    for part in told:
-        assert part in str(refused.value)
-
-
-async def test_values_are_documented_where_they_stand(renderer: Helm) -> None:
-    """Every default is in the schema, and everything the schema allows at the top is in values.yaml."""
-    chart = Path(__file__).parents[2] / "manifests" / "chart"
-    defaults = yaml.safe_load((chart / "values.yaml").read_text())
-    schema = yaml.safe_load((chart / "values.schema.json").read_text())
-    assert set(defaults) == set(schema["properties"]) - {"global"}
-    for name, section in schema["properties"].items():
-        if section.get("properties"):
-            assert set(defaults[name]) == set(section["properties"]), name
-
-
-def ring_in(namespace: str) -> Doc:
-    return {**RING, "spec": {**RING["spec"], "leaseNamespace": namespace}}
 
 
 def granted(role: Doc) -> dict[tuple[str, str], set[str]]:

@@ -38,15 +38,12 @@ CONFIGURATIONS = ApiResource(
 )
 VALUES: Doc = {
     "sharder": {"webhook": {"enabled": True}, "leaseDurationSeconds": 5},
-    "rings": [
-        {
-            "name": RING,
-            "spec": {
-                "assignAtAdmission": True,
-                "resources": [{"group": "example.com", "resource": "websites"}],
-            },
+    "rings": {
+        RING: {
+            "assignAtAdmission": True,
+            "resources": [{"group": "example.com", "resource": "websites"}],
         }
-    ],
+    },
 }
 
 
@@ -81,9 +78,7 @@ async def sharder(
 ) -> AsyncIterator[PodProcess]:
     """The chart, installed, and one pod of its Deployment."""
     directory = tmp_path_factory.mktemp("webhook")
-    await Helm(helm_binary, directory, plane.kubeconfig).install(
-        "ringleader", {**VALUES, "crds": {"enabled": False}}, namespace=SYSTEM
-    )
+    await Helm(helm_binary, directory, plane.kubeconfig).install("ringleader", VALUES, namespace=SYSTEM)
     pod = pod_of(await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM), "ringleader-sharder-a")
     pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
     account = pod["spec"]["serviceAccountName"]

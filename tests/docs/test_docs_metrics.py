@@ -19,6 +19,7 @@ from kubeio.rest.metrics import ClientMetrics
 from shard_controller.observe.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
+from sharder.schema import crd_gauge
 from sharder.writing.limiter import WriteLimiter
 from tests.docs.metrics_page import ROOT, documented
 
@@ -35,6 +36,7 @@ def offered() -> dict[str, list[str]]:
     QueueCollectors(registry)
     ClientMetrics(registry)
     leader_gauge(registry)
+    crd_gauge(registry)
     watch_dropped(registry)
     return dict(_described(registry))
 

@@ -12,7 +12,11 @@ from ringleader.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
-    [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("README.md")]
+    [
+        *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("README.md"),
+    ]
 )
 LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubeio.errors import InputError
 from loadtest.capacity.document import Capacity, CapacityDocument
 from loadtest.capacity.search import PRECISION, SMALL_STEP, SMALLEST, STEP, TIMES, RateSearch
-from loadtest.inputs.replicas import parse_baselines, parse_eps, parse_replicas
+from loadtest.inputs.replicas import parse_baselines, parse_imbalance, parse_replicas
 from loadtest.inputs.scenario import read_scenario
 from loadtest.targets.target import Way
 
@@ -107,12 +107,12 @@ def test_each_number_is_compared_with_one_replica() -> None:
     assert document.passed
 
 
-@pytest.mark.parametrize("eps", [0.0, -0.1, 1.5, float("nan")])
-def test_an_eps_that_no_ring_takes_is_refused(eps: float) -> None:
-    assert parse_eps(None) is None
-    assert parse_eps(0.01) == 0.01
-    with pytest.raises(InputError, match="--eps"):
-        parse_eps(eps)
+@pytest.mark.parametrize("percent", [0, -1, 101])
+def test_an_imbalance_that_no_ring_takes_is_refused(percent: int) -> None:
+    assert parse_imbalance(None) is None
+    assert parse_imbalance(1) == 1
+    with pytest.raises(InputError, match="--imbalance-percent"):
+        parse_imbalance(percent)
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,12 @@ async def token_of_an_administrator(kubeconfig: Path) -> str:
         return str(msgspec.json.decode(answer.body)["status"]["token"])
 
 
-async def pod(client: Client, address: str) -> None:
+async def pod(client: Client, address: str, *, name: str = "web-0") -> None:
+    """A running Pod at *address*."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "web-0"},
+        "metadata": {"name": name},
         "spec": {
             "automountServiceAccountToken": False,
             "containers": [{"name": "one", "image": "registry.example.com/web:1"}],
@@ -78,7 +79,7 @@ async def pod(client: Client, address: str) -> None:
     }
     await client.create(PODS, body, namespace="default", type=bytes)
     status = MergePatch({"status": {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}})
-    await client.patch(PODS, "web-0", status, namespace="default", subresource="status", type=bytes)
+    await client.patch(PODS, name, status, namespace="default", subresource="status", type=bytes)
 
 
 async def test_metrics_come_through_and_the_debug_pages_see_no_token(client: Client) -> None:

@@ -305,11 +305,11 @@ def test_names_are_the_keys_that_move(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.split() == list(moved)
 
 
-def test_virtual_nodes_and_eps_are_the_ring_s_unless_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_virtual_nodes_and_imbalance_are_the_ring_s_unless_given(capsys: pytest.CaptureFixture[str]) -> None:
     given_ = ["simulate", "--members", "3", "--objects", "10", "--change", "+1", "-o", "json"]
-    assert main([*given_, "--virtual-nodes", "1", "--eps", "10"]) == 0
+    assert main([*given_, "--virtual-nodes", "1", "--imbalance-percent", "100"]) == 0
     shares = [member["shareBefore"] for member in json.loads(capsys.readouterr().out)["members"]][:3]
-    expected = HashRing([f"member-{i}" for i in range(3)], virtual_nodes=1, eps=10).shares()
+    expected = HashRing([f"member-{i}" for i in range(3)], virtual_nodes=1, eps=1).shares()
     assert shares == [float(share) for share in expected.values()]
     assert main([*given_, "--virtual-nodes", "0"]) == 2
     assert "--virtual-nodes: 0" in capsys.readouterr().err

@@ -204,6 +204,15 @@ async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder
     assert [each.silent for each in found.members] == [True, False]
 
 
+async def test_a_member_that_is_scaled_away_is_leaving_and_has_no_place(env: SharderEnvironment) -> None:
+    await two_members(env)
+    lease = await env.shards[0].lease()
+    lease.metadata.annotations[KEYS.leaving] = "true"
+    await env.leases.swap(lease)
+    (found,) = await look(env.client)
+    assert [(each.state, each.ideal) for each in found.members] == [("leaving", 0.0), ("held", 1.0)]
+
+
 async def look(client: Client) -> list[RingStatus]:
     """As `status --count` does."""
     return await count_statuses(ClusterReader(client, timeout_s=10), None)

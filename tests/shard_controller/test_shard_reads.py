@@ -90,7 +90,8 @@ def test_watched_objects_are_those_of_the_object_s_namespace_by_default(ctx: Con
 
 def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Context[Any]) -> None:
     watched = ctx._session.caches.watched[CERTIFICATES.text]
-    deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{"[" * 9_900 + "]" * 9_900}}}'
+    data = "[" * 200_000 + "]" * 200_000  # deeper than any Python decodes
+    deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{data}}}'
     watched.store.learn(object_from(deep.encode()))
     with structlog.testing.capture_logs() as logged:
         assert names(ctx.list(CERTIFICATES)) == ["a", "b"]

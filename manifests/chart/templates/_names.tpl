@@ -1,17 +1,12 @@
-{{/* Names, labels and images. */}}
-
-{{- define "ringleader.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
-{{- end }}
+{{/* Names, labels, accounts and images. */}}
 
 {{- define "ringleader.fullname" -}}
-{{- $name := include "ringleader.name" . }}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else if contains $name .Release.Name }}
+{{- else if contains .Chart.Name .Release.Name }}
 {{- .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -29,13 +24,13 @@ app.kubernetes.io/part-of: ringleader
 
 {{/* What pods are found by: never changes. */}}
 {{- define "ringleader.sharder.selector" -}}
-app.kubernetes.io/name: {{ include "ringleader.name" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: sharder
 {{- end }}
 
 {{- define "ringleader.dashboard.selector" -}}
-app.kubernetes.io/name: {{ include "ringleader.name" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: dashboard
 {{- end }}
@@ -47,9 +42,10 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: controller
 {{- end }}
 
+{{/* An image by digest or tag: (dict "image" .Values.image "tag" default) */}}
 {{- define "ringleader.image" -}}
-{{- with .Values.image -}}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- with .image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.tag .tag }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -57,96 +53,41 @@ app.kubernetes.io/component: controller
 {{ include "ringleader.fullname" . }}-sharder
 {{- end }}
 
-{{- define "ringleader.sharder.account" -}}
-{{- with .Values.sharder.serviceAccount -}}
-{{- if .name }}{{ .name }}{{ else if .create }}{{ include "ringleader.sharder.name" $ }}{{ else }}default{{ end -}}
-{{- end -}}
-{{- end }}
-
 {{- define "ringleader.dashboard.name" -}}
 {{ include "ringleader.fullname" . }}-dashboard
 {{- end }}
 
+{{/* Name of a ServiceAccount: (dict "account" .serviceAccount "name" default) */}}
+{{- define "ringleader.account" -}}
+{{- if .account.name }}{{ .account.name }}{{ else if .account.create }}{{ .name }}{{ else }}default{{ end -}}
+{{- end }}
+
+{{- define "ringleader.sharder.account" -}}
+{{ include "ringleader.account" (dict "account" .Values.sharder.serviceAccount "name" (include "ringleader.sharder.name" .)) }}
+{{- end }}
+
 {{- define "ringleader.dashboard.account" -}}
-{{- with .Values.dashboard.serviceAccount -}}
-{{- if .name }}{{ .name }}{{ else if .create }}{{ include "ringleader.dashboard.name" $ }}{{ else }}default{{ end -}}
-{{- end -}}
+{{ include "ringleader.account" (dict "account" .Values.dashboard.serviceAccount "name" (include "ringleader.dashboard.name" .)) }}
 {{- end }}
 
-{{- define "ringleader.controller.account" -}}
-{{- $account := default dict .serviceAccount -}}
-{{- if $account.name }}{{ $account.name }}{{ else if eq (include "ringleader.isOn" $account.create) "true" }}{{ .name }}{{ else }}default{{ end -}}
+{{/* A ServiceAccount object, if it is created: (dict "root" $ "account" .serviceAccount "name" name "namespace" namespace).
+     Pods mount its token by themselves; others that name the account get none. */}}
+{{- define "ringleader.serviceAccount" -}}
+{{- if .account.create }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "ringleader.labels" .root | nindent 4 }}
+  {{- with .account.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
 {{- end }}
-
-{{/* "true" unless the value is given and false. */}}
-{{- define "ringleader.isOn" -}}
-{{- if kindIs "invalid" . }}true{{ else }}{{ . }}{{ end -}}
-{{- end }}
-
-{{/* Pods prefer different nodes, then different zones; the scheduler is never stopped by it. */}}
-{{- define "ringleader.spread" -}}
-- maxSkew: 1
-  topologyKey: kubernetes.io/hostname
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- . | nindent 6 }}
-- maxSkew: 1
-  topologyKey: topology.kubernetes.io/zone
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- . | nindent 6 }}
-{{- end }}
-
-{{/* What the `restricted` Pod Security Standard asks for, and no writable root file system. */}}
-{{- define "ringleader.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "ringleader.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
-{{/* Who the process is, from the pod itself. */}}
-{{- define "ringleader.podEnv" -}}
-- name: POD_NAME
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.name
-- name: POD_NAMESPACE
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.namespace
-- name: POD_UID
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.uid
-{{- end }}
-
-{{/* A blocked loop is restarted after a minute; a process that waits for the API server is not ready, and left alone. */}}
-{{- define "ringleader.probes" -}}
-livenessProbe:
-  httpGet:
-    path: /livez
-    port: probes
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
-readinessProbe:
-  httpGet:
-    path: /readyz
-    port: probes
-  periodSeconds: 5
-  timeoutSeconds: 5
 {{- end }}
 
 {{/* Subjects of a FlowSchema: a list of {namespace, name}. */}}

@@ -1,19 +1,63 @@
-{{/* What follows from the rings: rules, namespaces of Leases, and what cannot be worked as it was written. */}}
+{{/* Rings and controllers as lists, from the maps of the values; what follows from the rings: rules and namespaces. */}}
 
 {{/* Namespace of the ring's Leases: (dict "root" $ "ring" .). One of its own unless the spec names one. */}}
 {{- define "ringleader.ring.leaseNamespace" -}}
 {{- default (printf "%s-%s" .root.Release.Name (.ring.name | replace "." "-")) .ring.spec.leaseNamespace }}
 {{- end }}
 
-{{/* Namespace of the Leases of the controller's ring: (dict "root" $ "controller" .) */}}
-{{- define "ringleader.controller.leaseNamespace" -}}
-{{- $found := default "" .controller.leaseNamespace }}
-{{- range .root.Values.rings }}
-{{- if eq .name $.controller.ring }}
-{{- $found = include "ringleader.ring.leaseNamespace" (dict "root" $.root "ring" .) }}
+{{/* `rings` of the values, by name; JSON: [{name, makesNamespace, spec}], the spec with its leaseNamespace. */}}
+{{- define "ringleader.rings" -}}
+{{- include "ringleader.checkIsMap" (dict "field" "rings" "value" .Values.rings "example" "websites: {resources: [...]}") }}
+{{- $rings := list }}
+{{- range $name, $spec := .Values.rings }}
+{{- if $spec }}
+{{- $namespace := include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" (dict "name" $name "spec" $spec)) }}
+{{- $makes := not $spec.leaseNamespace }}
+{{- $rings = append $rings (dict "name" $name "makesNamespace" $makes "spec" (merge (dict "leaseNamespace" $namespace) $spec)) }}
 {{- end }}
 {{- end }}
-{{- $found }}
+{{- toJson $rings }}
+{{- end }}
+
+{{/* `externalRings` of the values, by name; JSON: [{name, spec}] */}}
+{{- define "ringleader.externalRings" -}}
+{{- $rings := list }}
+{{- range $name, $ring := .Values.externalRings }}
+{{- $rings = append $rings (dict "name" $name "spec" (default dict $ring)) }}
+{{- end }}
+{{- toJson $rings }}
+{{- end }}
+
+{{/* Every ring that this release knows; JSON. */}}
+{{- define "ringleader.allRings" -}}
+{{- concat (include "ringleader.rings" . | fromJsonArray) (include "ringleader.externalRings" . | fromJsonArray) | toJson }}
+{{- end }}
+
+{{/* `controllers` of the values, by name, complete; JSON: values and name, account, rings, leaseNamespace. */}}
+{{- define "ringleader.controllers" -}}
+{{- include "ringleader.checkIsMap" (dict "field" "controllers" "value" .Values.controllers "example" "websites: {image: {...}, target: ...}") }}
+{{- $controllers := list }}
+{{- $known := include "ringleader.allRings" . | fromJsonArray }}
+{{- range $name, $values := .Values.controllers }}
+{{- if $values }}
+{{- $own := dict "ring" $name "namespace" $.Release.Namespace }}
+{{- $controller := mergeOverwrite $own (deepCopy $.Values.controllerDefaults) (deepCopy $values) }}
+{{- $rings := list }}
+{{- $namespace := "" }}
+{{- range $known }}
+{{- if eq .name $controller.ring }}
+{{- $rings = append $rings . }}
+{{- $namespace = default .spec.leaseNamespace $namespace }}
+{{- end }}
+{{- end }}
+{{- if not $controller.terminationGracePeriodSeconds }}
+{{- $_ := set $controller "terminationGracePeriodSeconds" (ternary 300 90 $controller.scaling.enabled) }}
+{{- end }}
+{{- $account := include "ringleader.account" (dict "account" $controller.serviceAccount "name" $name) }}
+{{- $controllers = append $controllers (mergeOverwrite $controller (dict "name" $name "account" $account "rings" $rings "leaseNamespace" $namespace)) }}
+{{- end }}
+{{- end }}
+{{- toJson $controllers }}
 {{- end }}
 
 {{/* Resources of some rings, controlled ones too, sorted, by API group; JSON: (dict "rings" list) */}}
@@ -42,11 +86,11 @@
 {{- end }}
 {{- end }}
 
-{{/* Namespaces of the rings' Leases, when the sharder does not get Leases everywhere; JSON. */}}
+{{/* Namespaces of the rings' Leases, "*" for all of the cluster; JSON. */}}
 {{- define "ringleader.sharder.leaseNamespaces" -}}
-{{- $names := .Values.sharder.leaseNamespaces }}
-{{- range .Values.rings }}
-{{- $names = append $names (include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" .)) }}
+{{- $names := list }}
+{{- range include "ringleader.allRings" . | fromJsonArray }}
+{{- $names = concat $names (compact (list .spec.leaseNamespace)) }}
 {{- end }}
 {{- $names | uniq | sortAlpha | toJson }}
 {{- end }}
@@ -54,52 +98,13 @@
 {{/* Webhook configurations of the rings that are known, by name; JSON. */}}
 {{- define "ringleader.sharder.configurations" -}}
 {{- $names := list }}
-{{- range .Values.rings }}
+{{- range include "ringleader.rings" . | fromJsonArray }}
 {{- $names = append $names (printf "ringleader-%s" .name) }}
 {{- end }}
-{{- range .Values.sharder.webhook.ringNames }}
-{{- $names = append $names (printf "ringleader-%s" .) }}
+{{- range include "ringleader.externalRings" . | fromJsonArray }}
+{{- if .spec.assignAtAdmission }}
+{{- $names = append $names (printf "ringleader-%s" .name) }}
+{{- end }}
 {{- end }}
 {{- $names | uniq | sortAlpha | toJson }}
-{{- end }}
-
-{{/* Fails for what the schema cannot say. */}}
-{{- define "ringleader.check" -}}
-{{- $rings := dict }}
-{{- range $ring := .Values.rings }}
-{{- if hasKey $rings .name }}
-{{- fail (printf "rings: %q stands there twice: give each ring a name of its own" .name) }}
-{{- end }}
-{{- $_ := set $rings .name . }}
-{{- $namespace := include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" .) }}
-{{- if gt (len $namespace) 63 }}
-{{- fail (printf "rings[%s].spec.leaseNamespace: is missing, and %q is too long for a namespace: name one that exists" .name $namespace) }}
-{{- end }}
-{{- end }}
-{{- $seen := dict }}
-{{- range .Values.controllers }}
-{{- if hasKey $seen .name }}
-{{- fail (printf "controllers: %q stands there twice: give each controller a name of its own" .name) }}
-{{- end }}
-{{- $_ := set $seen .name true }}
-{{- $ring := get $rings .ring }}
-{{- if and (not $ring) (not .leaseNamespace) }}
-{{- fail (printf "controllers[%s].leaseNamespace: is missing, and the ring %q does not stand in rings: name the ring's spec.leaseNamespace" .name .ring) }}
-{{- end }}
-{{- if and $ring .leaseNamespace (ne .leaseNamespace (include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" $ring))) }}
-{{- fail (printf "controllers[%s].leaseNamespace: %q is not the one of the ring %q: leave it out" .name .leaseNamespace .ring) }}
-{{- end }}
-{{- if $ring }}
-{{- $most := default 60 $ring.spec.maxLeaseDurationSeconds }}
-{{- if gt (float64 (default 15 .leaseDurationSeconds)) (float64 $most) }}
-{{- fail (printf "controllers[%s].leaseDurationSeconds: %v is longer than maxLeaseDurationSeconds of the ring %q (%v): such a replica would be no member" .name (default 15 .leaseDurationSeconds) .ring $most) }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- /* Helm resolves every kind before it creates anything. Kinds with a version are only listed by a live server: what
-       renders without one (helm template, GitOps) orders CRDs by itself. */}}
-{{- $isLive := .Capabilities.APIVersions.Has "apps/v1/Deployment" }}
-{{- if and .Values.rings $isLive (not (.Capabilities.APIVersions.Has "ringleader.dev/v1alpha1/ControllerRing")) }}
-{{- fail "rings: the cluster does not serve ControllerRing yet, and Helm cannot create it and a ring in one step: install without rings first (--set-json 'rings=[]' --set-json 'controllers=[]'), then `helm upgrade` with them" }}
-{{- end }}
 {{- end }}

@@ -67,8 +67,9 @@ VirtualNodes = Annotated[
     int | None,
     typer.Option("--virtual-nodes", metavar="N", help="Instead of the ring's; 1000 without a ring."),
 ]
-Eps = Annotated[
-    float | None, typer.Option("--eps", metavar="NUMBER", help="Instead of the ring's; 0.05 without a ring.")
+ImbalancePercent = Annotated[
+    int | None,
+    typer.Option("--imbalance-percent", metavar="N", help="Instead of the ring's; 5 without a ring."),
 ]
 
 
@@ -90,7 +91,7 @@ def simulate(
         ),
     ] = None,
     virtual_nodes: VirtualNodes = None,
-    eps: Eps = None,
+    imbalance_percent: ImbalancePercent = None,
     output: Output = None,
 ) -> int:
     """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
@@ -101,7 +102,7 @@ def simulate(
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    flags = _flags((ring, resource), members, objects, virtual_nodes, eps, where)
+    flags = _flags((ring, resource), members, objects, virtual_nodes, imbalance_percent, where)
     return run_simulate(flags, change=change or [], rate=rate, form=output)
 
 
@@ -110,7 +111,7 @@ def _flags(  # noqa: PLR0917 - the flags in their order
     members: str | None,
     objects: str | None,
     virtual_nodes: int | None,
-    eps: float | None,
+    imbalance_percent: int | None,
     where: ConnectionOptions,
 ) -> InputFlags:
     from ringleader.inspect.simulate.simulation_input import InputFlags
@@ -121,7 +122,7 @@ def _flags(  # noqa: PLR0917 - the flags in their order
         members=members,
         objects=objects,
         virtual_nodes=virtual_nodes,
-        eps=eps,
+        imbalance_percent=imbalance_percent,
         connection=lambda: where,
     )
 
@@ -161,12 +162,12 @@ def plot_ring(
     members: Members = None,
     out: Out = None,
     virtual_nodes: VirtualNodes = None,
-    eps: Eps = None,
+    imbalance_percent: ImbalancePercent = None,
 ) -> int:
     """Each member's share of the hash space, beside its even share and its bound."""
     from ringleader.inspect.plot.command import plot_ring as draw
 
-    return draw(_flags((ring, resource), members, None, virtual_nodes, eps, where), out=out)
+    return draw(_flags((ring, resource), members, None, virtual_nodes, imbalance_percent, where), out=out)
 
 
 @plot.command("timeline")

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d+")
 _NUMBERED: Final = re.compile(r"(?P<stem>.*-)(?P<number>0|[1-9]\d*)")
 _CHANGE_REMEDY: Final = "write +2, -1, +NAME, +NAME=WEIGHT, -NAME or NAME=WEIGHT"
 _MEMBERS_REMEDY: Final = "write a number from 1 such as 4, or names such as web-0,web-1,web-2=2"
-_FLAGS: Final = {"virtualNodes": "--virtual-nodes", "eps": "--eps"}
+_FLAGS: Final = {"virtualNodes": "--virtual-nodes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def apply_change(before: Weights, words: Sequence[str]) -> MembershipChange:
 
 
 def ring_of(members: Weights, *, virtual_nodes: int, eps: float) -> HashRing:
-    """The ring of *members*. Raises: InputError for a weight, eps or number of virtual nodes that cannot be."""
+    """The ring of *members*. Raises: InputError for a weight or a number of virtual nodes that cannot be."""
     try:
         return HashRing(members, virtual_nodes=virtual_nodes, eps=eps)
     except InvalidRing as error:

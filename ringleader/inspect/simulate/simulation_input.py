@@ -51,7 +51,7 @@ class InputFlags:
     members: str | None = None
     objects: str | None = None
     virtual_nodes: int | None = None
-    eps: float | None = None
+    imbalance_percent: int | None = None
     connection: Callable[[], ConnectionOptions] = field(default=lambda: ConnectionOptions(None, None, 30.0))
 
 
@@ -207,7 +207,15 @@ def _input(  # noqa: PLR0917 - what a SimulationInput is made of
     keys: Callable[[], KeyBatches],
 ) -> SimulationInput:
     nodes = fields.virtual_nodes if flags.virtual_nodes is None else flags.virtual_nodes
-    return SimulationInput(name, members, nodes, fields.eps if flags.eps is None else flags.eps, rate, keys)
+    eps = fields.eps if flags.imbalance_percent is None else flags.imbalance_percent / 100
+    if not 0 < eps <= 1:
+        raise InputError(
+            "--imbalance-percent",
+            flags.imbalance_percent,
+            "is no percentage",
+            "write a whole number from 1 to 100",
+        )
+    return SimulationInput(name, members, nodes, eps, rate, keys)
 
 
 def _given_keys(given: int | Path) -> Callable[[], KeyBatches]:

@@ -278,7 +278,7 @@ def test_command_tells_progress_in_plain_lines_when_piped(machine: Machine) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "words"), [("kubelet", 2, "use one of etcd, "), ("etcd", 1, "is too old")]
+    ("name", "code", "words"), [("minikube", 2, "use one of etcd, "), ("etcd", 1, "is too old")]
 )
 def test_command_ends_with_one_line_and_a_code(machine: Machine, name: str, code: int, words: str) -> None:
     machine.put_go("go1.20")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeio.clock import ManualClock
+from kubeio.program import pages
 from kubeio.program.access_gate import AccessGate, RequestOrigin
 from kubeio.program.http_server import HttpServer, Limits, Reply, ServerConnection, Stream
 from kubeio.program.pages import NO_PAGE, GuardedPages
@@ -24,10 +25,14 @@ async def home(below: list[str]) -> Reply:
 class Reviews:
     """Knows the token `good` of one who may, and `other` of one who may not; `down` cannot be asked about."""
 
+    def __init__(self) -> None:
+        self.is_away = False
+        self.revoked = ""
+
     async def bearer(self, token: str) -> User | None:
-        if token == "down":
+        if token == "down" or self.is_away:
             raise TimeoutError
-        return User(username=token) if token in ("good", "other") else None
+        return User(username=token) if token in ("good", "other") and token != self.revoked else None
 
     async def may(self, user: User, *, verb: str, path: str) -> bool:
         assert (verb, path) == ("get", "/page")
@@ -62,14 +67,20 @@ class Ticker:
 
 
 @asynccontextmanager
-async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[HttpServer]:
+async def site(
+    ticker: Ticker | None = None,
+    *,
+    patience_s: float = 15.0,
+    reviews: Reviews | None = None,
+    clock: ManualClock | None = None,
+) -> AsyncIterator[HttpServer]:
     ticker = ticker or Ticker()
-    gate = AccessGate(Reviews(), path="/page", clock=ManualClock())
-    pages = GuardedPages(
+    gate = AccessGate(reviews or Reviews(), path="/page", clock=clock or ManualClock())
+    guarded = GuardedPages(
         gate, {"/": home, "/echo": echo, "/echo/events": ticker.open, "/events": ticker.open}
     )
     limits = Limits(patience_s=patience_s)
-    async with HttpServer("127.0.0.1", 0, pages.answer, flag="--bind", limits=limits) as server:
+    async with HttpServer("127.0.0.1", 0, guarded.answer, flag="--bind", limits=limits) as server:
         yield server
 
 
@@ -167,6 +178,25 @@ async def test_a_visitor_who_fetches_nothing_is_cut_after_the_patience() -> None
             ticker.connections[0].push(b"x" * 100_000)
         assert ticker.connections[0].is_backed_up
         await asyncio.wait_for(ticker.left.wait(), 5)
+        writer.close()
+
+
+async def test_a_stream_ends_when_its_token_is_revoked_and_outlives_an_outage_of_the_api_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "REVIEW_S", 0.05)
+    ticker, reviews, clock = Ticker(), Reviews(), ManualClock()
+    async with site(ticker, reviews=reviews, clock=clock) as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: page.example.com\r\nAuthorization: Bearer good\r\n\r\n")
+        await reader.readuntil(b"one\n\n")
+        reviews.is_away = True
+        clock.advance(11)
+        await asyncio.sleep(0.3)
+        ticker.connections[0].push(b"two\n\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\n\n"), 30) == b"two\n\n"
+        reviews.is_away, reviews.revoked = False, "good"
+        await asyncio.wait_for(ticker.left.wait(), 30)
         writer.close()
 
 

@@ -181,7 +181,7 @@ def test_unknown_log_options_are_refused(option: str, value: str) -> None:
     ("bind", "address"),
     [
         ("127.0.0.1:0", ("127.0.0.1", 0)),
-        (":8081", ("0.0.0.0", 8081)),
+        (":8081", ("", 8081)),
         ("[::1]:8081", ("::1", 8081)),
         ("localhost:80", ("localhost", 80)),
     ],

@@ -487,13 +487,13 @@ def test_what_a_second_look_could_not_read_stays_as_the_first_one_showed_it() ->
 
 def test_a_refused_ring_is_shown_with_the_fields_that_can_be_used() -> None:
     spec: dict[str, Any] = {
-        "eps": 7,
+        "imbalancePercent": 700,
         "members": {"a": {"weight": 1.00001}, "b": {"weight": 3}},
         "virtualNodes": "many",
         "nodes": 3,
     }
     refused = ring(**spec, drainTimeoutSeconds=7)
-    for field in ("spec.eps", "spec.members[a].weight", "spec.virtualNodes", "spec.nodes"):
+    for field in ("spec.imbalancePercent", "spec.members[a].weight", "spec.virtualNodes", "spec.nodes"):
         assert field in refused.refusal
     assert (refused.spec.eps, refused.spec.virtual_nodes, refused.spec.drain_timeout_s) == (0.05, 1000, 7)
     seen = snapshot(refused, lease(A), lease(B))

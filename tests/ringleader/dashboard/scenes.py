@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from kubeio.clock import SystemClock
+from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
 from kubeio.program.http_server import HttpServer
@@ -91,9 +91,11 @@ class Leaders:
 
 
 @asynccontextmanager
-async def dashboard_over(way: Way, questions: Questions) -> AsyncIterator[Dashboard]:
+async def dashboard_over(
+    way: Way, questions: Questions, *, clock: Clock | None = None
+) -> AsyncIterator[Dashboard]:
     """The dashboard of the sharder to which *way* leads."""
-    leader = LeaderConnection(way, rng=random.Random(1))
+    leader = LeaderConnection(way, clock=clock or SystemClock(), rng=random.Random(1))
     pages = {"/events": Relay(leader).open, **questions.pages()}
     served = Dashboard(pages, OneToken(RIGHT), bind="127.0.0.1", port=0, clock=SystemClock())
     async with served as dashboard, running(leader.run()):

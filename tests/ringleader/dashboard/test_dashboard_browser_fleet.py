@@ -75,9 +75,8 @@ async def test_the_first_view_takes_less_than_a_second(browser: Browser, url: st
     print("first view after", *(f"{each:.0f}" for each in took_ms), "ms")
     assert min(took_ms) < 1000
     assert await page.locator("#members .state.ready").count() == 4
-    async with asyncio.timeout(
-        30
-    ):  # replicas report with a renewal, and the sharder counts every five seconds
+    # replicas report with a renewal, and the sharder counts every five seconds
+    async with asyncio.timeout(30):
         while sum(map(int, await page.locator("#members tr td:nth-child(4)").all_inner_texts())) != OBJECTS:
             await page.wait_for_timeout(100)
     await shoot(page, "fleet")

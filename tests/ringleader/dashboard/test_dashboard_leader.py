@@ -30,6 +30,7 @@ from kubeio.resource import LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.reviews import Reviews
 from ringleader.cluster.debug_endpoint import PODS
+from ringleader.dashboard.endpoint import SharderLost
 from ringleader.dashboard.leader import NoLeader, at_pod_address, find_leader
 from ringleader.testing.single_task import single_task
 from tests.addresses import own_address
@@ -48,6 +49,7 @@ BINDINGS = ApiResource(
 ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 SYSTEM = "ringleader-system"
 LEASE_RULE = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}
+POD_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 LIVE_RULE = {"nonResourceURLs": ["/debug/rings"], "verbs": ["get"]}
 
 
@@ -81,9 +83,15 @@ async def clear(client: Client) -> None:
 
 
 async def pod(
-    client: Client, name: str, *, port: int = 8081, address: str = "", namespace: str = SYSTEM
+    client: Client,
+    name: str,
+    *,
+    port: int = 8081,
+    address: str = "",
+    namespace: str = SYSTEM,
+    phase: str = "Running",
 ) -> None:
-    """A Pod as the chart makes it; *address*: it runs there."""
+    """A Pod as the chart makes it; *address*: it runs there, or ran there by its *phase*."""
     container = {
         "name": "sharder",
         "image": "registry.example.com/ringleader:1",
@@ -97,7 +105,7 @@ async def pod(
     }
     await client.create(PODS, body, namespace=namespace, type=bytes)
     if address:
-        status = {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}
+        status = {"podIP": address, "podIPs": [{"ip": address}], "phase": phase}
         patch = MergePatch({"status": status})
         await client.patch(PODS, name, patch, namespace=namespace, subresource="status", type=bytes)
 
@@ -337,8 +345,8 @@ async def test_in_the_cluster_the_pods_address_is_asked_with_the_accounts_token(
         await elect(env.client, "sharder-1")
         await pod(env.client, "sharder-9", port=1, address=address, namespace="elsewhere")
         await elect(env.client, "sharder-9", namespace="elsewhere")
-        pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-        for name, rules in (("dashboard", (LEASE_RULE, pods, LIVE_RULE)), ("poor", (LEASE_RULE, pods))):
+        poor_rules = (LEASE_RULE, POD_RULE)
+        for name, rules in (("dashboard", (*poor_rules, LIVE_RULE)), ("poor", poor_rules)):
             account = {"kind": "ServiceAccount", "name": name, "namespace": SYSTEM}
             await grant(env.client, f"account-{name}", account, *rules)
         async with at_pod_address(own, timeout_s=10) as endpoint:
@@ -347,6 +355,17 @@ async def test_in_the_cluster_the_pods_address_is_asked_with_the_accounts_token(
         async with at_pod_address(poor, timeout_s=10) as endpoint:
             with pytest.raises(InputError, match=r"does not admit this account \(403\).*/debug/rings"):
                 await endpoint.check()
+
+
+async def test_a_pod_that_has_ended_gets_no_token(plane: RealPlane, env: SharderEnvironment) -> None:
+    """Its status keeps the address, which another pod may have by now."""
+    await elect(env.client, "sharder-1")
+    await pod(env.client, "sharder-1", address=own_address(), phase="Failed")
+    account = {"kind": "ServiceAccount", "name": "early", "namespace": SYSTEM}
+    await grant(env.client, "early", account, LEASE_RULE, POD_RULE)
+    async with in_the_cluster(plane, env.client, "early") as own:
+        with pytest.raises(SharderLost, match=f"pod {SYSTEM}/sharder-1 does not run"):
+            await at_pod_address(own, timeout_s=10).__aenter__()
 
 
 async def test_a_leader_that_does_not_renew_leads_no_more(env: SharderEnvironment) -> None:

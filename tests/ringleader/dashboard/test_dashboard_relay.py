@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, KubeError
 from ringleader.dashboard import endpoint as endpoints
 from ringleader.dashboard.connection import LeaderConnection
@@ -129,7 +130,7 @@ async def test_viewers_share_one_connection_and_each_has_a_stream() -> None:
 
 async def first_error_of(way: Way) -> KubeError:
     """The error with which the first attempt ends."""
-    leader = LeaderConnection(way, rng=random.Random(1))
+    leader = LeaderConnection(way, clock=SystemClock(), rng=random.Random(1))
     with pytest.raises(KubeError) as caught:
         async with asyncio.timeout(10):
             await leader.run()
@@ -149,7 +150,7 @@ async def test_the_first_attempt_ends_the_command_where_waiting_would_not_help()
 async def test_later_failures_are_shown_and_the_attempts_go_on() -> None:
     async with published(state_of(websites=Scene(["web-0"]))) as sharder:
         leaders = Leaders(sharder.port)
-        leader = LeaderConnection(leaders.way, rng=random.Random(1))
+        leader = LeaderConnection(leaders.way, clock=SystemClock(), rng=random.Random(1))
         async with running(leader.run()):
             endpoint = await leader.wait(timeout_s=5)
             assert endpoint is not None
@@ -160,3 +161,36 @@ async def test_later_failures_are_shown_and_the_attempts_go_on() -> None:
                     assert await leader.wait(timeout_s=0.1) is None
             leaders.port = sharder.port
             assert await leader.wait(timeout_s=10) is not None
+
+
+async def test_a_sharder_not_heard_of_lately_is_looked_for_again() -> None:
+    """Its address may be another pod's by now: no viewer, and no token, goes there before the leader is found anew."""
+    clock = ManualClock()
+    async with (
+        published(state_of(websites=Scene(["old"]))) as former,
+        published(state_of(websites=Scene(["new"]))) as present,
+    ):
+        leaders = Leaders(former.port)
+        async with dashboard_over(leaders.way, NO_QUESTIONS, clock=clock) as dashboard:
+            leaders.port = present.port
+            async with following(dashboard) as events:
+                assert await members(events) == {"old"}, "it answered just now"
+            clock.advance(endpoints.SILENCE_S + 1)
+            async with asyncio.timeout(30), following(dashboard) as events:
+                assert await members(events) == {"new"}
+
+
+async def test_a_sharder_that_some_viewer_hears_stays_connected_for_the_next_one() -> None:
+    clock = ManualClock()
+    scene = Scene(["web-0"])
+    async with published(state_of(websites=scene)) as sharder:
+        leaders = Leaders(sharder.port)
+        async with dashboard_over(leaders.way, NO_QUESTIONS, clock=clock) as dashboard:
+            leaders.port = 0
+            async with following(dashboard) as first:
+                assert await members(first) == {"web-0"}
+                clock.advance(endpoints.SILENCE_S + 1)
+                scene.states["web-0"] = "expired"
+                await first.change()
+                async with asyncio.timeout(30), following(dashboard) as second:
+                    assert await members(second) == {"web-0"}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+
 import pytest
 
+from kubeio.program.http_server import Reply
 from ring.movement import movement
 from ring.ring import HashRing
+from ringleader.dashboard.questions import Questions
 from ringleader.dashboard.whatif import in_order, new_names, what_if
 from sharder.live.facts import SECTORS, RingCircle, RingCircles, sectors_of
+from tests.ringleader.dashboard.scenes import SceneQuestions
 
 THREE = HashRing(["web-0", "web-1", "web-2"])
 
@@ -71,3 +78,33 @@ def test_main_resources_that_the_same_members_work_share_a_circle() -> None:
     assert found[1].ideals == [0.5, 0.5]
     assert circles.of({"websites": THREE, "databases": two, "caches": two}) is found
     assert circles.of({"websites": THREE, "databases": THREE, "caches": two}) is not found
+
+
+async def test_one_answer_is_computed_at_a_time_although_its_viewer_has_left() -> None:
+    at_once = most = 0
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hash_rings() -> dict[str, HashRing]:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        begun.set()
+        may_end.wait(30)
+        at_once -= 1
+        return {"websites.example.com": HashRing(["web-0", "web-1"])}
+
+    async def rings(name: str) -> Callable[[], Mapping[str, HashRing]]:
+        return hash_rings
+
+    page = Questions(SceneQuestions({}).find, rings).pages()["/whatif"]
+    left = asyncio.ensure_future(page(["websites", "3"]))
+    await asyncio.to_thread(begun.wait, 30)
+    left.cancel()
+    stays = asyncio.ensure_future(page(["websites", "4"]))
+    await asyncio.sleep(0.2)
+    may_end.set()
+    answer = await stays
+    assert isinstance(answer, Reply)
+    assert (answer.status, most) == (200, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await left

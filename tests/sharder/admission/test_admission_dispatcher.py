@@ -133,3 +133,18 @@ async def test_the_series_of_a_ring_that_is_gone_are_dropped() -> None:
         sample.labels["ring"] for found in registry.collect() for sample in found.samples if sample.labels
     }
     assert rings == {"kept"}
+
+
+async def test_an_answer_for_a_ring_that_went_meanwhile_leaves_no_series_behind(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = AdmissionMetrics(registry)
+    dispatcher = Dispatcher(metrics=metrics, clock=ManualClock())
+    async with asyncio.TaskGroup() as tasks:
+        with dispatcher.open(KEYS, Clerk(Labelled("shard-a"), takes_s=DEADLINE_S / 2)):
+            answer = tasks.create_task(dispatcher.answer(PATH, review(website("blog"))))
+            await asyncio.sleep(DEADLINE_S / 4)
+        metrics.forget(KEYS.ring)
+    assert answer.result().status == 200
+    series = [sample for metric in registry.collect() for sample in metric.samples if "ring" in sample.labels]
+    assert series == []

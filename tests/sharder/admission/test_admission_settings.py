@@ -26,7 +26,7 @@ def test_a_service_is_named_with_its_namespace_and_perhaps_a_port() -> None:
     assert found is not None
     assert found.target == ServiceTarget("system", "hook", 8443)
     assert found.target.host == "hook.system.svc"
-    assert (found.host, found.port, found.namespace, found.secret) == ("0.0.0.0", 9443, "system", "keys")
+    assert (found.host, found.port, found.namespace, found.secret) == ("", 9443, "system", "keys")
     usual = flags(service="system/hook")
     assert usual is not None
     assert usual.target == ServiceTarget("system", "hook", 443)

@@ -180,7 +180,7 @@ BROKEN = {
     "name": ring(name="other"),
     "lease-namespace": ring(leaseNamespace="team-b"),
     "domain": ring(labelDomain="other.example.com"),
-    "value": ring(eps=7),
+    "value": ring(imbalancePercent=700),
     "selector": ring(namespaceSelector={"matchLabels": {"a": "b"}}),
     "empty": "",
 }
@@ -267,7 +267,7 @@ async def test_events_are_written_where_the_ring_s_leases_are(place: Place) -> N
         ("a: [", r"is not YAML: line \d"),
         ("--- {}\n--- {}\n", "has 2 documents"),
         ("[]", "is not a mapping"),
-        (ring(eps=7), r"spec\.eps: 7 "),
+        (ring(imbalancePercent=700), r"spec\.imbalancePercent: 700 "),
         (ring(namespaceSelector={}), "--namespaces says which belong"),
     ],
 )

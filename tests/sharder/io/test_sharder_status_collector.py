@@ -11,6 +11,7 @@ from prometheus_client.samples import Sample
 from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
@@ -167,3 +168,78 @@ async def test_an_overdue_shard_s_series_goes_when_it_has_answered(env: SharderE
 
         await wait_until(answered)
         await wait_until(lambda: not any(s.name == "ringleader_handoffs_overdue" for s in samples(registry)))
+
+
+async def test_an_overdue_shard_s_series_goes_with_the_spec_under_which_it_was_late(
+    env: SharderEnvironment,
+) -> None:
+    cordoned = {"a": {"cordoned": True}}
+    await env.ring(drainTimeoutSeconds=1)
+    a = await env.shard("a")
+    await env.sites(2)
+    async with measured(env) as registry:
+        await env.until_balanced()
+        await env.ring(drainTimeoutSeconds=1, members=cordoned)
+        await env.shard("b")
+        await wait_until(lambda: value(registry, "handoffs_overdue", shard=a.name) == 2, within_s=30)
+        await env.ring(drainTimeoutSeconds=600, members=cordoned)
+        await wait_until(lambda: not any(s.name == "ringleader_handoffs_overdue" for s in samples(registry)))
+        assert len(await env.drains()) == 2
+
+
+def names_of(registry: CollectorRegistry) -> set[str]:
+    """Metrics that have a series of the ring."""
+    return {sample.name for sample in samples(registry) if sample.labels.get("ring") == RING}
+
+
+async def test_objects_that_are_not_reported_any_more_have_no_number(env: SharderEnvironment) -> None:
+    await env.ring()
+    a = await env.shard("a")
+    async with measured(env) as registry:
+        await env.patch(
+            LEASES, a.name, {"metadata": {"annotations": {KEYS.objects: "websites.example.com=3"}}}
+        )
+        await wait_until(lambda: value(registry, "ring_objects") == 3)
+        await env.patch(LEASES, a.name, {"metadata": {"annotations": {KEYS.objects: None}}})
+        await wait_until(lambda: "ringleader_ring_objects" not in names_of(registry), within_s=30)
+
+
+async def test_a_refused_ring_has_conditions_and_counters_and_no_state_of_before(
+    env: SharderEnvironment,
+) -> None:
+    await env.ring()
+    await env.shard("a")
+    await env.sites(1)
+    async with measured(env) as registry:
+        await env.until_balanced()
+        await wait_until(lambda: value(registry, "shards", state="ready"))
+        await env.ring(leaseNamespace="elsewhere")
+        await wait_until(lambda: value(registry, "ring_condition", type="Ready", status="False"))
+        assert names_of(registry).isdisjoint(
+            {"ringleader_shards", "ringleader_ring_converged", "ringleader_oldest_unowned_seconds"}
+        )
+        assert value(registry, "moves_total", reason="new") == 1
+        await env.ring()
+        await wait_until(lambda: value(registry, "shards", state="ready"), within_s=30)
+
+
+async def test_an_object_that_the_api_server_protects_is_refused_and_not_the_oldest_that_waits(
+    env: SharderEnvironment,
+) -> None:
+    """Its ring is Ready, with the reason Refused: no alert about waiting objects for as long as the policy stands."""
+    await env.ring()
+    await env.shard("a")
+    websites = "websites.example.com"
+    await env.plane.faults.add(
+        Fault(what="error", verb="patch", resource=websites, name="site-0", user="sharder-1", code=422)
+    )
+    await env.site("site-0")
+    async with measured(env) as registry:
+        await wait_until(lambda: value(registry, "refused_objects") == 1, within_s=30)
+        await wait_until(lambda: value(registry, "oldest_unowned_seconds") == 0, within_s=30)
+        assert value(registry, "unowned_objects") == 1
+        await env.plane.faults.add(
+            Fault(what="latency", verb="patch", resource=websites, user="sharder-1", delay_s=30)
+        )
+        await env.site("site-1")
+        await wait_until(lambda: value(registry, "oldest_unowned_seconds") > 0, within_s=20)

@@ -23,7 +23,7 @@ def spec_of(ring: dict[str, Any]) -> dict[str, Any]:
     weights = {name: float(weight) for name, weight in ring["weights"].items()}
     return {
         "virtualNodes": ring["virtual_nodes"],
-        "eps": float(ring["eps"]),
+        "imbalancePercent": round(float(ring["eps"]) * 100),
         "members": {name: {"weight": weight} for name, weight in weights.items() if weight not in (0, 1)},
         "auditIntervalSeconds": 1,
         "maxLeaseDurationSeconds": 4,
@@ -52,7 +52,7 @@ def written(env: SharderEnvironment, *sharders: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("what", ["ten members", "weights", "nearly no slack"])
+@pytest.mark.parametrize("what", ["ten members", "weights", "seven members, three virtual nodes each"])
 async def test_a_sharder_that_takes_over_what_an_old_one_left_moves_nothing(
     env: SharderEnvironment, what: str
 ) -> None:

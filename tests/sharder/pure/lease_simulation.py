@@ -127,6 +127,13 @@ class LeaseSimulation:
         self.kill(name)
         self.edit(name, holder_identity="")
 
+    def leave(self, name: str) -> None:
+        """The shard's replica is scaled away: it says so with a renewal, and works on."""
+        self.edit_meta(
+            name, annotations={**self.leases[name].metadata.annotations, self.keys.leaving: "true"}
+        )
+        self.renew(name)
+
     def cut(self, name: str) -> None:
         """The shard cannot reach the API server, or is frozen: it does not renew, and may work on for a while."""
         self.alive.discard(name)

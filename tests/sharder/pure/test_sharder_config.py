@@ -31,7 +31,7 @@ def problems_of(document: dict[str, Any]) -> list[FieldProblem]:
     return list(refused.value.problems)
 
 
-@pytest.mark.parametrize("changes", [{}, {"eps": "much", "zzz": 1}, {"resources": []}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"imbalancePercent": "much", "zzz": 1}, {"resources": []}], ids=str)
 @pytest.mark.parametrize("name", ["websites", "Web_Sites", ""])
 def test_the_spec_of_a_ring_in_the_cluster_is_read_and_refused_like_a_file(
     changes: dict[str, Any], name: str
@@ -81,7 +81,7 @@ def test_every_field_arrives() -> None:
             labelDomain="alpha.sharding.timebertt.dev",
             algorithm="v1",
             virtualNodes=100,
-            eps=0.1,
+            imbalancePercent=10,
             members={"web-0": {"weight": 2}, "web-1": {"cordoned": True}},
             holdSeconds=30,
             settleSeconds=0.5,
@@ -136,13 +136,14 @@ def test_every_field_arrives() -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "problem", "remedy"),
     [
-        ({"eps": 0}, "eps", "too small", "above 0"),
+        ({"imbalancePercent": 0}, "imbalancePercent", "too small", "from 1 to 100"),
         ({"pace": "urgent"}, "pace", "not known", "did you mean 'Urgent'? use Background, Normal, Urgent"),
-        ({"eps": -0.5}, "eps", "too small", "above 0"),
-        ({"eps": 2}, "eps", "too large", "to 1"),
-        ({"eps": float("nan")}, "eps", "not a number", "default 0.05"),
-        ({"eps": "small"}, "eps", "a string, not a number", "default 0.05"),
-        ({"eps": 0.00000001}, "eps", "", "six places"),
+        ({"imbalancePercent": -5}, "imbalancePercent", "too small", "from 1"),
+        ({"imbalancePercent": 101}, "imbalancePercent", "too large", "to 100"),
+        ({"imbalancePercent": float("nan")}, "imbalancePercent", "not a whole number", "default 5"),
+        ({"imbalancePercent": "small"}, "imbalancePercent", "a string, not a number", "default 5"),
+        ({"imbalancePercent": 0.5}, "imbalancePercent", "not a whole number", "default 5"),
+        ({"holdSeconds": 1.5}, "holdSeconds", "not a whole number", "default 0"),
         ({"virtualNodes": 0}, "virtualNodes", "too small", "from 1"),
         ({"virtualNodes": True}, "virtualNodes", "a boolean, not a number", "whole number"),
         ({"virtualNodes": 1.5}, "virtualNodes", "not a whole number", "whole number"),
@@ -178,7 +179,7 @@ def test_every_field_arrives() -> None:
         ({"maxLeaseDurationSeconds": 0}, "maxLeaseDurationSeconds", "too small", "from 1"),
         ({"maxLeaseDurationSeconds": 86400}, "maxLeaseDurationSeconds", "too large", "3600"),
         ({"minMembers": 0}, "minMembers", "too small", "from 1"),
-        ({"drainTimeoutSeconds": float("inf")}, "drainTimeoutSeconds", "not a number", "default 60"),
+        ({"drainTimeoutSeconds": float("inf")}, "drainTimeoutSeconds", "not a whole number", "default 60"),
         ({"resources": []}, "resources", "empty", "at least one"),
         ({"resources": "websites"}, "resources", "a string, not a list", "dash"),
         ({"resources": [{"group": "x.io"}]}, "resources[0].resource", "missing", "no default"),
@@ -261,9 +262,9 @@ def test_what_cannot_be_worked_is_refused_with_field_problem_and_remedy(
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    found = problems_of(ring(eps=0, virtualNodes=0, leaseNamespace=None, nonsense=1))
+    found = problems_of(ring(imbalancePercent=0, virtualNodes=0, leaseNamespace=None, nonsense=1))
     assert {p.field for p in found} == {
-        "spec.eps",
+        "spec.imbalancePercent",
         "spec.virtualNodes",
         "spec.leaseNamespace",
         "spec.nonsense",

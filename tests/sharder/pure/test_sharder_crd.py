@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,18 @@ import yaml
 
 from kubeio.protocol import CONTROLLER_RINGS
 from sharder.ringspec.parsing import parse_ring
+from sharder.schema import PACKAGED, packaged_schema
+from sharder.schema import SCHEMA as NUMBER
 from tests.sharder.pure.ring_documents import ring
 
 FILE = Path(__file__).parents[3] / "manifests" / "crds" / "ringleader.dev_controllerrings.yaml"
 CRD: dict[str, Any] = yaml.safe_load(FILE.read_text())
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+
+DIGESTS = {1: "a77205c32c2dc3e3f4a4bb7e4299b707c6180ea9a7d14f66fed9f96f85ba66b6"}
+"""Digest of the packaged spec by schema number: what was released is never edited here."""
 
 
 def as_json_schema(node: Any) -> Any:
@@ -78,17 +86,15 @@ def test_every_field_is_described() -> None:
             found += undescribed(inner if isinstance(inner, dict) else child, f"{path}.{name}")
         return found
 
-    assert undescribed(SCHEMA["properties"]["spec"], "spec") == [
-        "spec.activation.lease.namespace",
-        "spec.activation.lease.name",
-    ]
+    assert undescribed(SCHEMA["properties"]["spec"], "spec") == []
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        {"eps": 0},
-        {"eps": -1},
+        {"imbalancePercent": 0},
+        {"imbalancePercent": 2.5},
+        {"holdSeconds": 0.5},
         {"virtualNodes": 0},
         {"virtualNodes": "many"},
         {"virtualNodes": 1.5},
@@ -112,7 +118,14 @@ def test_what_the_schema_refuses_the_code_refuses_as_well(spec: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    "spec", [{}, {"eps": 0.1}, {"members": {"m": {"weight": 2}}}, {"settleSeconds": 0.5}, {"paused": True}]
+    "spec",
+    [
+        {},
+        {"imbalancePercent": 10},
+        {"members": {"m": {"weight": 2}}},
+        {"settleSeconds": 0.5},
+        {"paused": True},
+    ],
 )
 def test_what_the_code_works_the_schema_accepts(spec: dict[str, Any]) -> None:
     document = ring(**spec)
@@ -122,3 +135,12 @@ def test_what_the_code_works_the_schema_accepts(spec: dict[str, Any]) -> None:
 
 def test_the_schema_has_no_rules_that_the_embedded_control_plane_refuses() -> None:
     assert "x-kubernetes-validations" not in FILE.read_text()
+
+
+def test_the_schema_number_rises_with_every_change_of_the_schema() -> None:
+    assert PACKAGED.resolve() == FILE
+    digest = hashlib.sha256(json.dumps(CRD["spec"], sort_keys=True).encode()).hexdigest()
+    assert (packaged_schema(), digest) == list(DIGESTS.items())[-1], (
+        f"the ControllerRing resource changed: raise the annotation {NUMBER} and add a line to DIGESTS"
+    )
+    assert list(DIGESTS) == list(range(1, len(DIGESTS) + 1))

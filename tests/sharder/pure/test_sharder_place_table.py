@@ -175,6 +175,11 @@ def run_ahead(sim: LeaseSimulation) -> None:
         assert_unmoved(sim)
 
 
+def leave_with_hold(sim: LeaseSimulation) -> None:
+    want_hold(sim)
+    sim.leave(FIRST)
+
+
 JOIN, RELEASE = step("join", NEXT, member="a"), step("release", FIRST)
 HAPPENINGS: dict[str, list[Step]] = {
     "its next life joins while the first one lives": [JOIN, run(SETTLE_S - 0.5)],
@@ -191,6 +196,13 @@ HAPPENINGS: dict[str, list[Step]] = {
     "its next life joins within settleSeconds of the take": [take, run(SETTLE_S - 1), JOIN, run(10)],
     "its life releases its Lease": [RELEASE, run(0.5)],
     "its life releases its Lease while its next life is there": [JOIN, run(0.5), RELEASE, run(0.5)],
+    "its life is leaving": [step("leave", FIRST), run(0.5)],
+    "its life is leaving, and its next life is there": [JOIN, run(0.5), step("leave", FIRST), run(0.5)],
+    "its life is leaving and releases its Lease, and holdSeconds have not passed": [
+        leave_with_hold,
+        RELEASE,
+        run(0.5),
+    ],
     "its life releases its Lease, and holdSeconds have not passed": [want_hold, RELEASE, run(HOLD_S - 1)],
     "its life releases its Lease, and holdSeconds passed": [want_hold, RELEASE, run(HOLD_S + SETTLE_S + 1)],
     "its Lease is deleted by hand": [step("delete", FIRST), run(SETTLE_S - 1)],

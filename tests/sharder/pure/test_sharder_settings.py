@@ -60,6 +60,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     }
     of_the_cluster = {
         "ring": "a",
+        "upgrade-crd": None,
         "webhook-bind": ":9443",
         "webhook-service": "system/sharder",
         "webhook-secret": "keys",
@@ -68,10 +69,11 @@ def test_every_flag_of_the_help_reaches_the_settings(
     settings = read_settings(_words({**others, **of_the_cluster}))
     assert (settings.kubeconfig, settings.context, settings.identity) == ("k", "c", "s-1")
     assert (settings.election_namespace, settings.lease_duration_s) == ("leases", 30.0)
-    assert (settings.probes_host, settings.probes_port) == ("0.0.0.0", 8080)
+    assert (settings.probes_host, settings.probes_port) == ("", 8080)
     assert settings.probes_port_file == Path("/x/port")
     assert (settings.log_format, settings.log_level) == ("json", "debug")
     assert (settings.rings, settings.ring_file, settings.release) == (("a",), None, False)
+    assert settings.upgrade_crd
     assert settings.webhook is not None
     assert (settings.webhook.port, settings.webhook.secret, settings.webhook.namespace) == (
         9443,

@@ -104,6 +104,12 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ("ready", "it stands still for 1x d"): [KILL, run(15)],
     ("ready", "its shard releases it"): [step("release", S)],
     ("ready", "its shard releases it and wants its place held"): [want_hold, step("release", S)],
+    ("ready", "its shard is leaving"): [step("leave", S)],
+    ("ready", "its shard is leaving, releases it and wants its place held"): [
+        want_hold,
+        step("leave", S),
+        step("release", S),
+    ],
     ("ready", "it is deleted"): [KILL, DELETE],
     ("ready", "its ring label is removed"): [label_for(""), seen],
     ("ready", "its owner is to be forced"): [machine("force", S)],
