@@ -47,6 +47,7 @@ async def real_plane(
     *,
     audit: bool = False,
     controller_manager: bool = True,
+    controllers: Sequence[str] = (),
     audited_groups: Sequence[str] = DEFAULT_GROUPS,
     version: str | None = None,
     apiserver_flags: Sequence[str] = (),
@@ -54,9 +55,9 @@ async def real_plane(
 ) -> AsyncIterator[RealPlane]:
     """A running control plane whose files are in *directory*; ended with the block, and with this process.
 
-    kube-apiserver gets *apiserver_flags* after its own. With *faults* all clients but the controller manager come
-    through a fault proxy. The processes die with the thread that runs this. Nothing is built here: see
-    `ensure_binaries`.
+    kube-apiserver gets *apiserver_flags* after its own; *controllers* run besides those that every plane has. With
+    *faults* all clients but the controller manager come through a fault proxy. The processes die with the thread that
+    runs this. Nothing is built here: see `ensure_binaries`.
 
     Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
     """
@@ -66,6 +67,7 @@ async def real_plane(
         directory,
         binaries=binaries,
         audited_groups=audited_groups if audit else None,
+        controllers=controllers,
         apiserver_flags=[*front_proxy_flags(directory), *apiserver_flags] if faults else apiserver_flags,
     )
     async with contextlib.AsyncExitStack() as stack:
@@ -85,11 +87,13 @@ class RealPlane:
         *,
         binaries: dict[str, Path],
         audited_groups: Sequence[str] | None,
+        controllers: Sequence[str] = (),
         apiserver_flags: Sequence[str] = (),
     ) -> None:
         self._folder = directory
         self._binaries = binaries
         self._audited_groups = audited_groups
+        self._controllers = controllers
         self._apiserver_flags = apiserver_flags
         self._serving_authority = Authority()
         self._client_authority = Authority()
@@ -275,7 +279,9 @@ class RealPlane:
             server=self._direct_url,
         )
         await self._start(
-            controller_manager_command(self._binaries["kube-controller-manager"], self._folder),
+            controller_manager_command(
+                self._binaries["kube-controller-manager"], self._folder, more=self._controllers
+            ),
             name="kube-controller-manager",
         )
 

@@ -70,13 +70,24 @@ def front_proxy_flags(folder: Path) -> list[str]:
     ]
 
 
-def controller_manager_command(binary: Path, folder: Path) -> list[str]:
+WORKLOAD_CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "disruption-controller",
+)
+"""Controllers that make pods of Deployments and StatefulSets: they need a kubelet."""
+
+
+def controller_manager_command(binary: Path, folder: Path, *, more: Sequence[str] = ()) -> list[str]:
+    """The controllers that a cluster without nodes needs, and *more*."""
     controllers = (
         "garbage-collector-controller",
         "namespace-controller",
         "serviceaccount-controller",
         "clusterrole-aggregation-controller",
         "validatingadmissionpolicy-status-controller",
+        *more,
     )
     return [
         str(binary),
