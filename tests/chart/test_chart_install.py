@@ -27,8 +27,9 @@ from ringleader.assets import website_controller, website_crd
 from ringleader.dashboard.command import questions_to
 from ringleader.dashboard.leader import find_leader
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.kubelet import own_address
 from tests.chart.helm import Helm, HelmFailed
-from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+from tests.chart.pods import PodProcess, pod_of, start_pod
 
 pytestmark = [
     pytest.mark.real,

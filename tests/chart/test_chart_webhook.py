@@ -21,8 +21,9 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.kubelet import own_address
 from tests.chart.helm import Helm
-from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+from tests.chart.pods import PodProcess, pod_of, start_pod
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
