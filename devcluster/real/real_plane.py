@@ -51,6 +51,7 @@ async def real_plane(
     *,
     audit: bool = False,
     controller_manager: bool = True,
+    controllers: Sequence[str] = (),
     audited_groups: Sequence[str] = DEFAULT_GROUPS,
     version: str | None = None,
     apiserver_flags: Sequence[str] = (),
@@ -58,9 +59,9 @@ async def real_plane(
 ) -> AsyncIterator[RealPlane]:
     """A running control plane whose files are in *directory*; ended with the block, and with this process.
 
-    kube-apiserver gets *apiserver_flags* after its own. With *faults* all clients but the controller manager come
-    through a fault proxy. The processes die with the thread that runs this. Nothing is built here: see
-    `ensure_binaries`.
+    kube-apiserver gets *apiserver_flags* after its own; *controllers* run besides those that every plane has. With
+    *faults* all clients but the controller manager come through a fault proxy. The processes die with the thread that
+    runs this. Nothing is built here: see `ensure_binaries`.
 
     Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
     """
@@ -70,6 +71,7 @@ async def real_plane(
         directory,
         binaries=binaries,
         audited_groups=audited_groups if audit else None,
+        controllers=controllers,
         apiserver_flags=[*front_proxy_flags(directory), *apiserver_flags] if faults else apiserver_flags,
     )
     async with contextlib.AsyncExitStack() as stack:
@@ -92,12 +94,14 @@ class RealPlane:
         *,
         binaries: dict[str, Path],
         audited_groups: Sequence[str] | None,
+        controllers: Sequence[str] = (),
         apiserver_flags: Sequence[str] = (),
         node_address: str = "",
     ) -> None:
         self._folder = directory
         self._binaries = binaries
         self._audited_groups = audited_groups
+        self._controllers = controllers
         self._apiserver_flags = apiserver_flags
         self._node_address = node_address
         self._serving_authority = Authority()
@@ -285,7 +289,9 @@ class RealPlane:
         """kube-controller-manager, and with nodes kube-scheduler."""
         manager, with_nodes = "kube-controller-manager", bool(self._node_address)
         commands = {
-            manager: controller_manager_command(self._binaries[manager], self._folder, nodes=with_nodes)
+            manager: controller_manager_command(
+                self._binaries[manager], self._folder, nodes=with_nodes, more=self._controllers
+            )
         }
         if with_nodes:
             commands[_SCHEDULER] = scheduler_command(self._binaries[_SCHEDULER], self._folder)

@@ -104,10 +104,19 @@ _CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "validatingadmissionpolicy-status-controller",
 )
+WORKLOAD_CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "disruption-controller",
+)
+"""Controllers that make pods of Deployments and StatefulSets: they need a kubelet."""
 
 
-def controller_manager_command(binary: Path, folder: Path, *, nodes: bool = False) -> list[str]:
-    """kube-controller-manager with the controllers that matter without nodes, or with *nodes* in full."""
+def controller_manager_command(
+    binary: Path, folder: Path, *, nodes: bool = False, more: Sequence[str] = ()
+) -> list[str]:
+    """kube-controller-manager with the controllers that matter without nodes and *more*, or with *nodes* in full."""
     with_nodes = [
         f"--root-ca-file={folder / 'serving-ca.crt'}",
         f"--service-account-private-key-file={folder / 'service-accounts.key'}",
@@ -117,7 +126,7 @@ def controller_manager_command(binary: Path, folder: Path, *, nodes: bool = Fals
     return [
         str(binary),
         f"--kubeconfig={folder / 'kube-controller-manager.kubeconfig'}",
-        *(with_nodes if nodes else [f"--controllers={','.join(_CONTROLLERS)}"]),
+        *(with_nodes if nodes else [f"--controllers={','.join((*_CONTROLLERS, *more))}"]),
         "--leader-elect=false",
         "--secure-port=0",
         "--kube-api-qps=200",

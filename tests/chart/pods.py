@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import sys
@@ -22,11 +21,11 @@ from typing import Any
 import aiohttp
 
 from devcluster.children import Child, start_child
+from ringleader.testing.containers import Images, environment_of
 
 ROOT = Path(__file__).parents[2]
 Doc = dict[str, Any]
 PROGRAMS = {"ringleader": [sys.executable, "-m", "ringleader"], "python": [sys.executable]}
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def image_entrypoint() -> list[str]:
@@ -35,16 +34,6 @@ def image_entrypoint() -> list[str]:
     (found,) = re.findall(r"^ENTRYPOINT (\[.*\])$", containerfile, re.MULTILINE)
     words: list[str] = json.loads(found)
     return words
-
-
-def expand(text: str, environment: Mapping[str, str]) -> str:
-    """*text* with `$(NAME)` replaced as the kubelet does it: what is unknown stays, `$$` is a dollar."""
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        return "$" if name is None else environment.get(name, match[0])
-
-    return _REFERENCE.sub(value, text)
 
 
 def pod_of(workload: Doc, name: str) -> Doc:
@@ -107,37 +96,14 @@ class PodProcess:
                 return 0, ""
 
 
-def own_address(rng: random.Random) -> str:
-    """A loopback address that hardly anybody else uses: pods share no ports."""
-    return f"127.{rng.randrange(64, 128)}.{rng.randrange(1, 255)}.{rng.randrange(1, 255)}"
-
-
-def environment_of(pod: Doc, container: Doc) -> dict[str, str]:
-    """The variables that the container sees."""
-    fields = {
-        "metadata.name": pod["metadata"]["name"],
-        "metadata.namespace": pod["metadata"]["namespace"],
-        "metadata.uid": pod["metadata"]["uid"],
-    }
-    environment: dict[str, str] = {}
-    for entry in container.get("env", []):
-        if "valueFrom" in entry:
-            value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
-        else:
-            value = expand(entry.get("value", ""), environment)
-        environment[entry["name"]] = value
-    return environment
+def images() -> Images:
+    """This checkout in place of images."""
+    return Images(programs=PROGRAMS, entrypoint=image_entrypoint())
 
 
 def command_of(container: Doc, environment: Mapping[str, str], *, address: str) -> list[str]:
     """The container's command line in this checkout. An address without a host is the pod's own."""
-    words = container.get("command") or image_entrypoint()
-    program, *rest = [expand(word, environment) for word in [*words, *container.get("args", [])]]
-    own = [
-        re.sub(r"^(--(?:health-probe-bind-address|webhook-bind)=):", rf"\g<1>{address}:", word)
-        for word in rest
-    ]
-    return [*PROGRAMS[program], *own]
+    return images().command(container, environment, address=address)
 
 
 async def start_pod(pod: Doc, *, kubeconfig: Path, directory: Path, address: str) -> PodProcess:

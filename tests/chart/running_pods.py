@@ -13,7 +13,8 @@ import pytest
 from devcluster.real.real_plane import RealPlane
 from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient
-from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+from ringleader.testing.kubelet import pod_address
+from tests.chart.pods import PodProcess, pod_of, start_pod
 
 PODS = ApiResource("", "v1", "pods", "Pod")
 
@@ -42,7 +43,7 @@ class Pods:
         kubeconfig = await self.plane.service_account_kubeconfig(
             meta["namespace"], pod["spec"]["serviceAccountName"], pod=meta["name"]
         )
-        address = own_address(self.rng)
+        address = pod_address(self.rng)
         return await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
 
     async def set_phase(self, name: str, namespace: str, phase: str) -> None:

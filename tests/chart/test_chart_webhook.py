@@ -21,8 +21,9 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.kubelet import pod_address
 from tests.chart.helm import Helm
-from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+from tests.chart.pods import PodProcess, pod_of, start_pod
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
@@ -83,7 +84,7 @@ async def sharder(
     pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
     account = pod["spec"]["serviceAccountName"]
     kubeconfig = await plane.service_account_kubeconfig(SYSTEM, account)
-    address = own_address(random.Random())
+    address = pod_address(random.Random())
     started = await start_pod(pod, kubeconfig=kubeconfig, directory=directory, address=address)
     yield started
     await started.child.end(grace_s=5)

@@ -83,7 +83,7 @@ async def test_a_replica_that_is_scaled_away_hands_its_objects_over_before_it_en
     since = fleet.clock.now()
     await scale_away(fleet, name)
     evidence = await judge(fleet)
-    assert unattended_s(evidence) < HOLD_S / 4
+    assert unattended_s(evidence) < HOLD_S / 2
     assert evidence.movement(since=since, until=fleet.clock.now()).moved > 0
     assert set(fleet.lives().values()) == {"replica-1", "replica-2", "replica-3"}
 
@@ -102,7 +102,7 @@ async def test_two_leave_at_once_while_the_sharders_fail_over(fleet: Fleet) -> N
         await fleet.kill_leader()
         await leaving
     evidence = await judge(fleet)
-    assert unattended_s(evidence) < HOLD_S / 4
+    assert unattended_s(evidence) < HOLD_S / 2
 
 
 async def test_a_replica_that_is_killed_while_it_leaves_gives_its_objects_up_after_its_lease(
@@ -114,7 +114,7 @@ async def test_a_replica_that_is_killed_while_it_leaves_gives_its_objects_up_aft
     await fleet.kill(name)
     await pause(fleet, False)
     evidence = await judge(fleet)
-    assert unattended_s(evidence) < HOLD_S / 4
+    assert unattended_s(evidence) < HOLD_S / 2
 
 
 async def test_a_replica_that_is_wanted_again_while_it_leaves_is_back_with_its_next_life(
@@ -130,7 +130,7 @@ async def test_a_replica_that_is_wanted_again_while_it_leaves_is_back_with_its_n
     assert exits[-1].code == 0
     await fleet.join(name)
     evidence = await judge(fleet)
-    assert unattended_s(evidence) < HOLD_S / 4
+    assert unattended_s(evidence) < HOLD_S / 2
     assert fleet.life(name) not in (None, shard)
     await scale_to(fleet, 3)
     await scale_away(fleet, name)
