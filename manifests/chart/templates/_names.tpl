@@ -88,15 +88,17 @@ app.kubernetes.io/component: controller
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
   whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [{{ .revision }}]
   labelSelector:
     matchLabels:
-      {{- . | nindent 6 }}
+      {{- .selector | nindent 6 }}
 - maxSkew: 1
   topologyKey: topology.kubernetes.io/zone
   whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [{{ .revision }}]
   labelSelector:
     matchLabels:
-      {{- . | nindent 6 }}
+      {{- .selector | nindent 6 }}
 {{- end }}
 
 {{/* What the `restricted` Pod Security Standard asks for, and no writable root file system. */}}
