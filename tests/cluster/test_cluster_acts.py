@@ -219,6 +219,7 @@ async def test_what_stays_after_helm_uninstall(fleet: PodFleet) -> None:
 
 async def _node_of_the_leader(fleet: PodFleet) -> tuple[str, set[str]]:
     """The node of the leading sharder, and the names of the replicas there: some, not all."""
+    assert len({on(pod) for pod in await fleet.pods(SHARDER)}) == 2, "one node carries both sharders"
     leader = await fleet.client.get(PODS, await fleet.wait_leader(), namespace=SYSTEM)
     there = {pod["metadata"]["name"] for pod in await fleet.pods() if on(pod) == on(leader)}
     assert 0 < len(there) < fleet.replicas

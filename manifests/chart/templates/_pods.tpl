@@ -13,20 +13,23 @@
 {{- toYaml (mergeOverwrite $spec $pod) }}
 {{- end }}
 
-{{/* Pods prefer different nodes, then different zones; the scheduler is never stopped by it. */}}
+{{/* Pods prefer different nodes, then different zones, among those of their own revision: (dict "selector" yaml "revision"
+     label). The scheduler is never stopped by it. */}}
 {{- define "ringleader.spread" -}}
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
   whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [{{ .revision }}]
   labelSelector:
     matchLabels:
-      {{- . | nindent 6 }}
+      {{- .selector | nindent 6 }}
 - maxSkew: 1
   topologyKey: topology.kubernetes.io/zone
   whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [{{ .revision }}]
   labelSelector:
     matchLabels:
-      {{- . | nindent 6 }}
+      {{- .selector | nindent 6 }}
 {{- end }}
 
 {{/* What the `restricted` Pod Security Standard asks for. The image's USER is a number, so the kubelet can see that it is
