@@ -83,7 +83,7 @@ app.kubernetes.io/component: controller
 {{- if kindIs "invalid" . }}true{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
-{{/* Pods prefer different nodes, then different zones; the scheduler is never stopped by it. */}}
+{{/* Pods prefer different nodes; the scheduler is never stopped by it. No zone here: it would skip nodes without that label. */}}
 {{- define "ringleader.spread" -}}
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
@@ -92,13 +92,18 @@ app.kubernetes.io/component: controller
   labelSelector:
     matchLabels:
       {{- .selector | nindent 6 }}
-- maxSkew: 1
-  topologyKey: topology.kubernetes.io/zone
-  whenUnsatisfiable: ScheduleAnyway
-  matchLabelKeys: [{{ .revision }}]
-  labelSelector:
-    matchLabels:
-      {{- .selector | nindent 6 }}
+{{- end }}
+
+{{/* Pods prefer different zones, where nodes have them. */}}
+{{- define "ringleader.zones" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      podAffinityTerm:
+        topologyKey: topology.kubernetes.io/zone
+        labelSelector:
+          matchLabels:
+            {{- . | nindent 12 }}
 {{- end }}
 
 {{/* What the `restricted` Pod Security Standard asks for, and no writable root file system. */}}
