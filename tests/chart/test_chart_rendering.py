@@ -383,3 +383,20 @@ def granted(role: Doc) -> dict[tuple[str, str], set[str]]:
 
 def grants(role: Doc, resource: str) -> bool:
     return any(resource in rule["resources"] for rule in role["rules"])
+
+
+async def test_the_spread_over_nodes_needs_no_label_of_a_zone(renderer: Helm) -> None:
+    """kube-scheduler skips a node that lacks one of the labels for all spread constraints of a pod."""
+    docs = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    workloads = [doc for doc in docs if doc["kind"] in ("Deployment", "StatefulSet")]
+    assert len(workloads) == 2
+    for workload in workloads:
+        pod = workload["spec"]["template"]["spec"]
+        assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == ["kubernetes.io/hostname"]
+        (zone,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        term = zone["podAffinityTerm"]
+        assert term["topologyKey"] == "topology.kubernetes.io/zone"
+        assert (
+            term["labelSelector"]["matchLabels"].items()
+            <= workload["spec"]["template"]["metadata"]["labels"].items()
+        )

@@ -171,6 +171,11 @@ async def test_a_node_is_lost_and_comes_back(fleet: PodFleet) -> None:
 
 async def test_a_kubelet_is_frozen_and_no_object_moves(fleet: PodFleet) -> None:
     """The node counts as not ready after 50 s; its pods work on."""
+
+    async def not_ready() -> str:
+        return "" if is_ready(await fleet.client.get(NODES, "node-1")) else "node-1 is not ready"
+
+    await eventually(not_ready, within_s=120)  # it may be the node that was lost
     async with fleet.act("a kubelet is frozen until its node is not ready", within_s=300):
         fleet.plane.node("node-1").freeze_kubelet()
         try:

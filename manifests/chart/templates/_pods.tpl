@@ -13,8 +13,8 @@
 {{- toYaml (mergeOverwrite $spec $pod) }}
 {{- end }}
 
-{{/* Pods prefer different nodes, then different zones, among those of their own revision: (dict "selector" yaml "revision"
-     label). The scheduler is never stopped by it. */}}
+{{/* Pods prefer different nodes, among those of their own revision: (dict "selector" yaml "revision" label). The scheduler
+     is never stopped by it. No zone here: the scheduler would skip nodes without that label. */}}
 {{- define "ringleader.spread" -}}
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
@@ -23,13 +23,18 @@
   labelSelector:
     matchLabels:
       {{- .selector | nindent 6 }}
-- maxSkew: 1
-  topologyKey: topology.kubernetes.io/zone
-  whenUnsatisfiable: ScheduleAnyway
-  matchLabelKeys: [{{ .revision }}]
-  labelSelector:
-    matchLabels:
-      {{- .selector | nindent 6 }}
+{{- end }}
+
+{{/* Pods prefer different zones, where nodes have them. */}}
+{{- define "ringleader.zones" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      podAffinityTerm:
+        topologyKey: topology.kubernetes.io/zone
+        labelSelector:
+          matchLabels:
+            {{- . | nindent 12 }}
 {{- end }}
 
 {{/* What the `restricted` Pod Security Standard asks for. The image's USER is a number, so the kubelet can see that it is
