@@ -78,50 +78,38 @@ class PodFleet:
         """Values of the chart: one ring, one controller of `replicas` with `workers` each."""
         repository, _, tag = IMAGE.partition(":")
         controlled = [{"group": "", "resource": "configmaps"}]
+        journals = {"path": str(self._journal_folder), "type": "Directory"}
         return {
             "image": {"repository": repository, "tag": tag},
             "sharder": {"leaseDurationSeconds": SPEC.lease_s, "webhook": {"enabled": True}},
-            "rings": [
-                {
-                    "name": KEYS.ring,
-                    "spec": {
-                        "settleSeconds": 1,
-                        "holdSeconds": 60,
-                        "maxLeaseDurationSeconds": 2 * SPEC.lease_s,
-                        "assignAtAdmission": True,
-                        "resources": [
-                            {
-                                "group": "example.com",
-                                "resource": "websites",
-                                "controlledResources": controlled,
-                            }
-                        ],
-                    },
+            "rings": {
+                KEYS.ring: {
+                    "settleSeconds": 1,
+                    "holdSeconds": 60,
+                    "maxLeaseDurationSeconds": 2 * SPEC.lease_s,
+                    "assignAtAdmission": True,
+                    "resources": [
+                        {"group": "example.com", "resource": "websites", "controlledResources": controlled}
+                    ],
                 }
-            ],
-            "controllers": [
-                {
-                    "name": REPLICAS,
+            },
+            "controllers": {
+                REPLICAS: {
                     "ring": KEYS.ring,
-                    "image": image,
+                    "image": {"repository": image.partition(":")[0], "tag": image.partition(":")[2]},
                     "target": "/app/ringleader/assets/examples/website/controller.py:websites",
                     "replicas": self.replicas,
                     "leaseDurationSeconds": SPEC.lease_s,
                     "extraArgs": ["--journal=/journals/$(POD_NAME)", f"--workers={self.workers}"],
                     "env": [{"name": "WEBSITE_WAIT_MS", "value": "0-50"}],
-                    "volumes": [
-                        {
-                            "name": "journals",
-                            "hostPath": {"path": str(self._journal_folder), "type": "Directory"},
-                        }
-                    ],
+                    "pod": {"volumes": [{"name": "journals", "hostPath": journals}]},
                     "volumeMounts": [{"name": "journals", "mountPath": "/journals"}],
                     "rules": [
                         {"apiGroups": ["example.com"], "resources": ["websites/status"], "verbs": ["patch"]},
                         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "delete"]},
                     ],
                 }
-            ],
+            },
         }
 
     async def upgrade(self, *, image: str = IMAGE) -> None:

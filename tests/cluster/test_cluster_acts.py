@@ -42,9 +42,7 @@ BUSY_S = 30.0
 
 
 async def test_the_release_comes_up_as_pods_of_both_nodes(fleet: PodFleet) -> None:
-    values = fleet.values()
-    await fleet.helm.install(RELEASE, {**values, "rings": [], "controllers": []}, namespace=SYSTEM)
-    await fleet.upgrade()
+    await fleet.helm.install(RELEASE, fleet.values(), namespace=SYSTEM)
     await fleet.wait_settled(within_s=180)
     replicas, sharders = await fleet.pods(REPLICAS), await fleet.pods(SHARDER)
     assert (len(replicas), len(sharders)) == (3, 2)
@@ -116,6 +114,7 @@ async def test_scaled_up_and_down(fleet: PodFleet) -> None:
         fleet.replicas = 3
         await fleet.upgrade()
     assert fleet.rows[-1].moved > 0
+    assert fleet.rows[-1].longest_s < BUSY_S
 
 
 async def test_an_eviction_is_granted_once_and_refused_while_the_pod_is_away(fleet: PodFleet) -> None:
