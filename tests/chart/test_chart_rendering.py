@@ -387,7 +387,7 @@ def grants(role: Doc, resource: str) -> bool:
 
 async def test_the_spread_over_nodes_needs_no_label_of_a_zone(renderer: Helm) -> None:
     """kube-scheduler skips a node that lacks one of the labels for all spread constraints of a pod."""
-    docs = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    docs = await renderer.template({"rings": RINGS, "controllers": {"websites": CONTROLLER}})
     workloads = [doc for doc in docs if doc["kind"] in ("Deployment", "StatefulSet")]
     assert len(workloads) == 2
     for workload in workloads:

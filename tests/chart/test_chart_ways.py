@@ -261,7 +261,7 @@ async def test_the_number_of_replicas_is_handed_over_as_the_page_says(
     words = block.replace("kubectl ", f"{program('kubectl')} --kubeconfig {plane.kubeconfig} ")
     process = await asyncio.create_subprocess_exec("bash", "-ec", words)
     assert await process.wait() == 0
-    scaled = {**VALUES, "controllerDefaults": {"scaling": {"enabled": True}}}
+    scaled = {**VALUES, "controllerDefaults": {"scaling": {"enabled": True, "kind": "none"}}}
     await helm.upgrade("ringleader", scaled, namespace=SYSTEM)
     stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
     assert stateful["spec"]["replicas"] == 3

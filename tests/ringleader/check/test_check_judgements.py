@@ -77,7 +77,7 @@ def test_an_object_in_trouble_twice_is_found_once_with_its_cause(
     assert (only.check, only.level, only.reason) == (check, level, reason)
     assert only.object == "website/site-003 -n sites"
     assert only.summary == "website/site-003 -n sites is so (for 9s)"
-    assert only.evidence[0].startswith("4 of 10 websites.example.com ")
+    assert only.evidence[0].startswith("ring websites: 4 of 10 websites.example.com ")
     assert only.remedy == "mend it"
 
 

@@ -86,7 +86,7 @@ async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_o
         "waits for the end of that shard"
     )
     assert first.evidence == [
-        f"1 of {SITES} websites.example.com name sum-00000003",
+        f"ring websites: 1 of {SITES} websites.example.com name sum-00000003",
         "sum-00000003 works secrets",
     ]
     assert first.remedy.startswith("delete pod sum, or wait for its end")
