@@ -37,12 +37,14 @@ async def send_steadily(send: Callable[[int], Awaitable[object]], *, per_s: floa
             if at_once:
                 await send(number)
             else:
-                tasks.create_task(_awaited(send(number)), name=f"request-{number}")
+                tasks.create_task(_send(send, number), name=f"request-{number}")
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(at_once or 1):
             tasks.create_task(sender(tasks), name=f"sender-{number}")
 
 
-async def _awaited(request: Awaitable[object]) -> None:
-    await request
+async def _send(send: Callable[[int], Awaitable[object]], number: int) -> None:
+    await send(
+        number
+    )  # called in the task: one that is cancelled before it starts leaves no coroutine behind
