@@ -12,8 +12,9 @@ import json
 import platform
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +35,8 @@ class ImageConfig:
     name: str
     entrypoint: tuple[str, ...]
     user: str
-    environment: Mapping[str, str]
-    labels: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_layout(out: Path, trees: Sequence[Path], config: ImageConfig, *, epoch: int) -> str:
@@ -81,6 +82,15 @@ def write_layout(out: Path, trees: Sequence[Path], config: ImageConfig, *, epoch
     (out / "index.json").write_bytes(_json(index))
     (out / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
     return str(manifest["digest"])
+
+
+def write_archive(archive: Path, trees: Sequence[Path], config: ImageConfig, *, epoch: int) -> Path:
+    """The layout of `write_layout` as one tar archive, as `ctr images import` takes it; returns its path."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        layout = Path(scratch, "layout")
+        write_layout(layout, trees, config, epoch=epoch)
+        archive.write_bytes(tar_of(layout, epoch=epoch))
+    return archive
 
 
 def tar_of(tree: Path, *, epoch: int) -> bytes:

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from devcluster.children import PlaneFailed
-from devcluster.nodes.image import write_pause_image
 from devcluster.nodes.leftovers import note_network, remove_leftovers
 from devcluster.nodes.network import MOST_NODES, create_network
 from devcluster.nodes.node import Node
+from devcluster.nodes.pause import write_pause_image
 from devcluster.nodes.requirements import find_node_binaries
 from devcluster.real.administrator import Administrator
 from devcluster.real.audit_log import DEFAULT_GROUPS
@@ -37,7 +37,7 @@ class NodePlane(RealPlane):
         return next(node for node in self.nodes if node.name == name)
 
     async def import_image(self, archive: Path) -> None:
-        """Import a docker archive into every node. Raises: PlaneFailed."""
+        """Import an image archive into every node. Raises: PlaneFailed."""
         await asyncio.gather(*(node.import_image(archive) for node in self.nodes))
 
     async def start_node(self, node: Node) -> None:

@@ -74,7 +74,7 @@ class Node:
         await self._enter("kubelet", *kubelet_flags(self.files, address=address, kubeconfig=kubelet))
 
     async def import_image(self, archive: Path) -> None:
-        """Import a docker archive into containerd, for pods. Raises: PlaneFailed."""
+        """Import an image archive into containerd, for pods. Raises: PlaneFailed."""
         answer = await self.ctr("images", "import", "--local", str(archive))
         if answer:
             raise PlaneFailed(f"{self.name} refused the image {archive}: {answer}")

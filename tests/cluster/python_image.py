@@ -20,7 +20,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from devcluster.nodes.image import ImageConfig, write_image
+from devcluster.image.oci import ImageConfig, write_archive
 
 APP = Path("app")
 """Folder of the image with the wheel and what it requires."""
@@ -39,7 +39,7 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
 def write_python_image(archive: Path, *, wheel: Path, extras: Iterable[str], tag: str) -> Path:
-    """Write a docker archive of *wheel* with its *extras*, in the versions of this environment; returns its path."""
+    """Write an image archive of *wheel* with its *extras*, in the versions of this environment; returns its path."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         root = Path(scratch)
         _copy_python(root / "usr" / "local")
@@ -54,11 +54,12 @@ def write_python_image(archive: Path, *, wheel: Path, extras: Iterable[str], tag
         for folder in ("tmp", "proc", "sys", "dev", "etc"):
             (root / folder).mkdir(exist_ok=True)
         config = ImageConfig(
-            ["ringleader"],
+            tag,
+            ("ringleader",),
             user="65532:65532",
             environment={"PATH": "/usr/local/bin", "PYTHONPATH": f"/{APP}", "PYTHONHOME": "/usr/local"},
         )
-        return write_image(archive, root=root, tag=tag, config=config)
+        return write_archive(archive, [root], config, epoch=0)
 
 
 def _copy_python(prefix: Path) -> None:

@@ -1,6 +1,6 @@
 """The chart's fleet on real nodes, and what a cluster does to it. The tests are one story and run in order.
 
-The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): a plain docker archive,
+The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): an archive of an OCI layout,
 for no base image can be pulled here. Leases last 15 s as the chart has it, objects change ten times a second.
 """
 
