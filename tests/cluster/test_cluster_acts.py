@@ -1,7 +1,7 @@
 """The chart's fleet on real nodes, and what a cluster does to it. The tests run in their order, on one fleet.
 
-The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): no base image can be pulled
-here. Leases last 15 s as the chart has it, objects change ten times a second.
+The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): no base image can be
+pulled here. Leases last 15 s as the chart has it, objects change ten times a second.
 """
 
 from __future__ import annotations
