@@ -6,6 +6,7 @@ Builds the parts of the control plane and joins them; holds no connection. Answe
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -98,6 +99,8 @@ class Endpoints:
         url: str,
         wake_collector: Callable[[], None],
         account_of: Callable[[str], Account | None],
+        wall: Callable[[], float] = time.time,
+        new_uid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self._account_of: Final = account_of
         self.versions: Final = Versions()
@@ -110,7 +113,11 @@ class Endpoints:
         self._namespaces: Final = self._builtin("", "namespaces")
         self._definitions: Final = self._builtin("apiextensions.k8s.io", "customresourcedefinitions")
         self.writes: Final = Writes(
-            versions=self.versions, log=log, now=timestamp, namespace_of=self._namespace
+            versions=self.versions,
+            log=log,
+            now=lambda: timestamp(wall()),
+            new_uid=new_uid,
+            namespace_of=self._namespace,
         )
         self.collector: Final = Collector(self.registry, self.writes, wake=wake_collector)
         for kind in self.registry:
@@ -327,9 +334,9 @@ def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
     raise unsupported_verb()
 
 
-def timestamp() -> str:
-    """Now, as metadata has it."""
-    return _formatted(int(time.time()))
+def timestamp(wall: float) -> str:
+    """*wall*, in seconds since 1970, as metadata has it."""
+    return _formatted(int(wall))
 
 
 @lru_cache(maxsize=8)

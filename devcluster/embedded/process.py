@@ -18,7 +18,7 @@ import trustme
 from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.server import Server
-from devcluster.embedded.writelog import WriteLog
+from devcluster.embedded.writelog import WriteFile
 from devcluster.kubeconfig import write_kubeconfig
 from devcluster.listening import bound_socket, server_tls
 
@@ -43,7 +43,7 @@ async def serve(
     (directory / CA).write_bytes(ca_pem)
     key = secrets.token_bytes(32)
     _write_private(directory / KEY, key)
-    log = WriteLog(directory / WRITES)
+    log = WriteFile(directory / WRITES)
     server = Server(
         tls=server_tls(authority),
         key=key,

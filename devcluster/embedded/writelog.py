@@ -1,13 +1,14 @@
-"""Write log: every write that reached an object, accepted or refused, as one JSON line per `Write`.
+"""Write log: every write that reached an object, accepted or refused, as one `Write`.
 
-Owns the file. A record is on disk before the client reads its answer, so a reader who waited for the answer
-finds it. `plane` reads the file back.
+`WriteFile` keeps them as JSON lines. A record is on disk before the client reads its answer, so a reader who waited for
+the answer finds it. `plane` reads the file back.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +23,17 @@ _encode: Final = msgspec.json.Encoder().encode
 _decoder: Final = msgspec.json.Decoder(Write)
 
 
-class WriteLog:
-    """Appends to *path*; `close` when done."""
+def boot_time() -> float:
+    """CLOCK_BOOTTIME in seconds."""
+    return time.clock_gettime(_CLOCK)
 
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+class WriteLog:
+    """Passes each record to *keep*, timed by *now*."""
+
+    def __init__(self, keep: Callable[[Write], None], *, now: Callable[[], float]) -> None:
+        self._keep = keep
+        self._now = now
         self._seq = 0
 
     def add(
@@ -49,7 +56,7 @@ class WriteLog:
         entry = after or before
         record = Write(
             seq=self._seq,
-            t=time.clock_gettime(_CLOCK),
+            t=self._now(),
             user=user,
             verb=verb,
             resource=kind.resource,
@@ -66,12 +73,27 @@ class WriteLog:
             only_labels=asks_for_labels_only(body),
             controller=_controller_uid(after) if after and before is None else "",
         )
+        self._keep(record)
+
+    def wipe(self) -> None:
+        """Number from 1 again."""
+        self._seq = 0
+
+
+class WriteFile(WriteLog):
+    """Appends to *path*; `close` when done."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(self._append, now=boot_time)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def _append(self, record: Write) -> None:
         os.write(self._fd, _encode(record) + b"\n")
 
     def wipe(self) -> None:
         """Forget every record."""
+        super().wipe()
         os.ftruncate(self._fd, 0)
-        self._seq = 0
 
     def close(self) -> None:
         os.close(self._fd)

@@ -88,11 +88,13 @@ class Writes:
         versions: Versions,
         log: WriteLog,
         now: Callable[[], str],
+        new_uid: Callable[[], uuid.UUID],
         namespace_of: NamespaceOf,
     ) -> None:
         self._versions: Final = versions
         self._log: Final = log
         self._now: Final = now
+        self._new_uid: Final = new_uid
         self._namespace_of: Final = namespace_of
         self._intern: Final = Interner()
 
@@ -165,7 +167,7 @@ class Writes:
         draft = read_draft(doc, kind, target.version.name)
         if target.name:
             draft.meta.name = draft.meta.name or target.name
-        uid = uuid.uuid4()
+        uid = self._new_uid()
         suffix = "".join(_SUFFIX_LETTERS[byte % len(_SUFFIX_LETTERS)] for byte in uid.bytes[:5])
         dropped = prepare_create(
             kind,

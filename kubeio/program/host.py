@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Final
 from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.program.http_server import HttpServer
+from kubeio.program.loop_thread import LoopThread
 from kubeio.rest.client import Client
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from kubeio.program.http_server import Handler
+    from kubeio.program.loop_thread import Main
     from kubeio.rest.metrics import ClientMetrics
 
 
@@ -54,6 +57,12 @@ class Host:
     ) -> AbstractAsyncContextManager[HttpServer]:
         """A server for probes and pages. Raises, when entered: InputError that names *flag*."""
         return HttpServer(bind, port, handler, flag=flag)
+
+    def loop_thread(
+        self, main: Main, *, name: str, on_error: Callable[[BaseException], None]
+    ) -> LoopThread:
+        """A thread that runs *main* on an event loop of its own; not started."""
+        return LoopThread(main, name=name, on_error=on_error)
 
     def end_process(self, code: int) -> None:
         """End the process at once: nothing is cleaned up."""

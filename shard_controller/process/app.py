@@ -25,7 +25,6 @@ from shard_controller.process.settings import Settings
 from shard_controller.process.target import RENAME
 
 T = TypeVar("T")
-_at_work: set[str] = set()
 
 
 def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
@@ -43,20 +42,21 @@ async def serve(
     _ = controller.reconciler, settings.probes_address  # bad input before anything starts
     if settings.journal is not None:
         check_journal(settings.journal)
-    with _named(controller.name):
-        return await _serve(controller, mode, settings, host or ReplicaHost())
+    host = host or ReplicaHost()
+    with _named(controller.name, host.controllers):
+        return await _serve(controller, mode, settings, host)
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def _named(name: str, running: set[str]) -> Iterator[None]:
     """Two controllers of one name would share metrics, field manager and Lease. Raises: InputError."""
-    if name in _at_work:
+    if name in running:
         raise InputError("name", name, "is the name of a controller that runs in this process", RENAME)
-    _at_work.add(name)
+    running.add(name)
     try:
         yield
     finally:
-        _at_work.discard(name)
+        running.discard(name)
 
 
 async def _serve(controller: Controller[Any], mode: Mode, settings: Settings, host: ReplicaHost) -> int:

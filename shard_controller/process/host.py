@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kubeio.program.host import Host
 from shard_controller.observe.watchdog import LoopBlockReporter
 from shard_controller.shard import process_proof
+from shard_controller.shard.exit_timer import ExitTimer
 from shard_controller.shard.heartbeat import HeartbeatThread
 
 if TYPE_CHECKING:
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
     from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 
+_controllers: set[str] = set()
+
+
 class ReplicaHost(Host):
     """The surroundings of a replica on an ordinary machine."""
+
+    @property
+    def controllers(self) -> set[str]:
+        """Names of the controllers that run in this process."""
+        return _controllers
 
     @property
     def processes(self) -> process_proof.ProcessTable:
@@ -49,7 +58,19 @@ class ReplicaHost(Host):
         on_phase: Callable[[Phase], None],
     ) -> HeartbeatThread:
         """A heartbeat of *lease* that goes on while the event loop is blocked; not started."""
-        return HeartbeatThread(self, cluster, lease, validity=validity, progress=progress, on_phase=on_phase)
+        return HeartbeatThread(
+            self,
+            cluster,
+            lease,
+            validity=validity,
+            progress=progress,
+            timer=self.exit_timer(validity),
+            on_phase=on_phase,
+        )
+
+    def exit_timer(self, validity: LeaseValidity) -> ExitTimer:
+        """A timer that ends this process if it outlives *validity*."""
+        return ExitTimer(validity, clock=self.clock)
 
     def watch_loop(
         self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics

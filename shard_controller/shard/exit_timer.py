@@ -29,7 +29,7 @@ class ExitTimer:
     def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
         self._validity = validity
         self._clock = clock
-        self._stacks_to = _open_stderr()
+        self._stacks_to = -1
 
     async def run(self) -> Never:
         """Keep the timer right until cancelled."""
@@ -40,16 +40,27 @@ class ExitTimer:
 
     def close(self) -> None:
         """Nothing runs any more, and nothing will."""
-        faulthandler.cancel_dump_traceback_later()
-        os.close(self._stacks_to)
+        self._disarm()
+        if self._stacks_to >= 0:
+            os.close(self._stacks_to)
+            self._stacks_to = -1
 
     def _rearm(self) -> None:
         now = self._clock.now()
         if not self._validity.holds(now) and self._validity.running == 0:
-            faulthandler.cancel_dump_traceback_later()
+            self._disarm()
             return
         left_s = self._validity.duration_s * LATEST - self._validity.age_s(now)
-        faulthandler.dump_traceback_later(max(left_s, 0.001), exit=True, file=self._stacks_to)
+        self._arm(max(left_s, 0.001))
+
+    def _arm(self, left_s: float) -> None:
+        """End the process in *left_s*, whatever its threads do; replaces what was armed before."""
+        if self._stacks_to < 0:
+            self._stacks_to = _open_stderr()
+        faulthandler.dump_traceback_later(left_s, exit=True, file=self._stacks_to)
+
+    def _disarm(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _open_stderr() -> int:

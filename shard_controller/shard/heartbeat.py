@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Never, Protocol
@@ -185,6 +184,7 @@ class HeartbeatThread:
         *,
         validity: LeaseValidity,
         progress: StallDetector,
+        timer: ExitTimer,
         on_phase: Callable[[Phase], None],
     ) -> None:
         self._host = host
@@ -192,25 +192,22 @@ class HeartbeatThread:
         self._lease = lease
         self._validity = validity
         self._progress = progress
+        self._timer = timer
         self._on_phase = on_phase
-        self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._thread = host.loop_thread(self._serve, name="heartbeat", on_error=self._fail)
+        self._stop = asyncio.Event()
         self._heartbeat: Heartbeat | None = None
         self._release = False
         self._without = ""
-        self._ready = threading.Event()
 
     def start(self) -> None:
         """Begin to renew; returns once the thread runs."""
         self._thread.start()
-        self._ready.wait()
 
     def announce(self, marks: LeaseAnnotations) -> None:
         """Renew at once; each renewal from then on calls *marks*, on the heartbeat's thread, for its annotations."""
-        if self._loop is not None and self._heartbeat is not None:
-            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
-                self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
+        if self._heartbeat is not None:
+            self._thread.call(self._heartbeat.announce, marks)
 
     async def stop(self, *, release: bool, without: str = "") -> None:
         """End the renewals and, if asked, release the Lease; returns once that is answered or timed out.
@@ -218,16 +215,11 @@ class HeartbeatThread:
         *without*: an annotation that the released Lease does not bear.
         """
         self._release, self._without = release, without
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
-                self._loop.call_soon_threadsafe(self._stop.set)
-        await asyncio.to_thread(self._thread.join, self._validity.duration_s)
+        self._thread.call(self._stop.set)
+        await self._thread.join(self._validity.duration_s)
 
-    def _main(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._end(first_error(error))
+    def _fail(self, error: BaseException) -> None:
+        self._end(first_error(error))
 
     def _end(self, why: BaseException) -> None:
         """End the process, whatever happens to the log on the way."""
@@ -241,7 +233,6 @@ class HeartbeatThread:
             self._host.end_process(code)
 
     async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with self._host.client(
             self._cluster, max_connections=1, user_agent="ringleader-heartbeat"
         ) as client:
@@ -256,9 +247,7 @@ class HeartbeatThread:
                 on_phase=self._on_phase,
             )
             self._heartbeat = heartbeat
-            self._ready.set()
-            timer = ExitTimer(self._validity, clock=self._host.clock)
-            await _until(self._stop, heartbeat, timer)
+            await _until(self._stop, heartbeat, self._timer)
             if self._release:
                 await self._release_lease(leases, heartbeat)
 

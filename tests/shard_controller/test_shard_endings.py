@@ -18,6 +18,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.host import Host
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
+from shard_controller.shard.exit_timer import ExitTimer
 from shard_controller.observe.watchdog import StallDetector
 from shard_controller.shard.lease_validity import LeaseValidity
 
@@ -38,16 +39,20 @@ class Silent:
 
 class SilentHost(Host):
     def client(self, *_, **__): return Silent()
+    def loop_thread(self, *args, **kwargs):
+        self.heartbeat_thread = super().loop_thread(*args, **kwargs)
+        return self.heartbeat_thread
 
 heartbeat.Leases = Silent
 clock = SystemClock()
 validity = LeaseValidity(duration_s=%(duration)r, sent_at=clock.now())
 validity.running = %(running)d
 name = "web-0-aaaaaaaa"
+host = SilentHost()
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    SilentHost(), None, lease, validity=validity, progress=StallDetector(deadline_s=60, clock=clock),
-    on_phase=lambda phase: None,
+    host, None, lease, validity=validity, progress=StallDetector(deadline_s=60, clock=clock),
+    timer=ExitTimer(validity, clock=clock), on_phase=lambda phase: None,
 )
 thread.start()
 print("started", flush=True)
@@ -55,7 +60,7 @@ print("started", flush=True)
 """
 SLEEPS = "time.sleep(60)"
 HOLDS_THE_GIL = "time.sleep(0.2)\nctypes.PyDLL(None).sleep(60)"
-STOPS_THE_LOOP = "time.sleep(0.2)\nthread._loop.call_soon_threadsafe(time.sleep, 60)\ntime.sleep(60)"
+STOPS_THE_LOOP = "time.sleep(0.2)\nhost.heartbeat_thread.call(time.sleep, 60)\ntime.sleep(60)"
 
 
 def full_pipe() -> tuple[int, int]:
