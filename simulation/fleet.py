@@ -1,0 +1,274 @@
+"""The fleet of one run: machines, API servers, sharders and replicas, each started again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+import shard_controller as sc
+from ringleader.assets import ring_crd, website_crd
+from shard_controller.process.app import serve
+from shard_controller.process.settings import Settings
+from sharder import app as sharder_app
+from sharder.settings import Settings as SharderSettings
+from simulation.api_server import ApiServer
+from simulation.hosts import SimulatedHost, SimulatedReplicaHost
+from simulation.judges import Judges
+from simulation.machine import Machine
+from simulation.network import Network
+from simulation.process import Process
+from simulation.store import Store
+from simulation.world import World
+from kubeio.protocol import RingKeys
+
+RING: Final = "websites"
+KEYS: Final = RingKeys(RING)
+SITES: Final = "sites"
+LEASE_NAMESPACE: Final = "leases"
+RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
+_FIRST_PID: Final = 100
+
+
+class _Spec(msgspec.Struct):
+    html: str = ""
+
+
+class _Website(msgspec.Struct):
+    spec: _Spec
+
+
+_WEBSITES: Final = sc.Resource("websites.example.com/v1", _Website)
+_CONFIGMAPS: Final = sc.Resource("configmaps/v1", dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What a run is made of; every time is in seconds."""
+
+    replicas: int
+    sharders: int
+    machines: int
+    servers: int
+    objects: int
+    lease_s: int
+    settle_s: int
+    hold: bool
+    longest_reconcile_s: float
+    updates_per_s: float
+
+
+class Replica:
+    """One process of a replica."""
+
+    def __init__(self, process: Process, host: SimulatedReplicaHost, *, lease_s: float) -> None:
+        self.process: Final = process
+        self.host: Final = host
+        self.lease_s: Final = lease_s
+        self.is_copied = False
+
+    @property
+    def shard(self) -> str:
+        """Its shard's name; empty before it has a Lease."""
+        return self.host.shard
+
+    @property
+    def lease_age_s(self) -> float | None:
+        """Seconds since its last successful renewal was sent, on its own clock."""
+        validity = self.host.validity
+        return None if validity is None else validity.age_s(self.process.machine.now())
+
+    @property
+    def may_work(self) -> bool:
+        """Whether what it runs may go on, by its own clock."""
+        age_s = self.lease_age_s
+        return not self.process.has_ended and age_s is not None and age_s < self.lease_s
+
+    @property
+    def is_beyond_promises(self) -> bool:
+        """A copy, or on a machine that its hypervisor stopped within the age of its Lease."""
+        validity, machine = self.host.validity, self.process.machine
+        was_stopped = validity is not None and machine.was_stopped_at >= validity.sent_at
+        return self.is_copied or was_stopped
+
+
+class Fleet:
+    """Starts processes and starts them again."""
+
+    def __init__(self, world: World, scale: Scale) -> None:
+        self.world: Final = world
+        self.scale: Final = scale
+        self.store: Final = Store(world)
+        self.servers: Final = [
+            ApiServer(world, self.store, f"server-{number}") for number in range(scale.servers)
+        ]
+        self.network: Final = Network(world, self.servers)
+        self.machines: Final = [self._machine(f"machine-{number}") for number in range(scale.machines)]
+        self.wanted: Final[dict[str, Machine]] = {}
+        """Processes that are to run, by name, and where."""
+        self.processes: Final[dict[str, Process]] = {}
+        """The present process of each name; it may have ended."""
+        self.replicas: Final[dict[str, Replica]] = {}
+        self.exits: Final[Counter[str]] = Counter()
+        self._shards: Final[dict[str, Replica]] = {}
+        self._pids: Final[dict[int, Process]] = {}
+        self._rng: Final = world.rng("fleet")
+        self._prepare()
+        self.judges: Final = Judges(world, self.store, self, keys=KEYS, resources=RESOURCES)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        return frozenset({"websites.example.com", "configmaps"})
+
+    @property
+    def controlled(self) -> frozenset[str]:
+        return frozenset({"configmaps"})
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """Accounts of replicas, former ones too."""
+        return frozenset(process.name for process in self._pids.values() if process.name.startswith("replica"))
+
+    def of_shard(self, name: str) -> Replica | None:
+        """The replica whose shard is called *name*."""
+        found = self._shards.get(name)
+        if found is None:
+            found = next((each for each in self.replicas.values() if each.shard == name), None)
+            if found is not None:
+                self._shards[name] = found
+        return found
+
+    # -- processes
+
+    def start(self) -> None:
+        """Start all of the first processes within some seconds."""
+        for number in range(self.scale.sharders):
+            self.add(f"sharder-{number}")
+        for number in range(self.scale.replicas):
+            self.add(f"replica-{number}")
+
+    def add(self, name: str) -> None:
+        """Have *name* run, from a moment in the next seconds on."""
+        self.wanted[name] = self._rng.choice(self.machines)
+        self.world.after(self._rng.uniform(0, 3), lambda: self.launch(name))
+
+    def remove(self, name: str) -> None:
+        """Have *name* end in good order, for good."""
+        self.wanted.pop(name, None)
+        process = self.processes.get(name)
+        if process is not None:
+            process.terminate()
+
+    def launch(self, name: str) -> None:
+        """Start the process *name*, if it is wanted and does not run."""
+        machine = self.wanted.get(name)
+        present = self.processes.get(name)
+        if machine is None or (present is not None and not present.has_ended):
+            return
+        pid = _FIRST_PID + len(self._pids)
+        process = Process(self.world, machine, name, pid=pid, on_end=self._ended)
+        self.processes[name] = self._pids[pid] = process
+        self.world.note(f"{process} starts on {machine.name}")
+        main = self._sharder(process) if name.startswith("sharder") else self._replica(process)
+        process.start(main)
+
+    def is_running(self, pid: int) -> bool:
+        process = self._pids.get(pid)
+        return process is not None and not process.has_ended
+
+    def _ended(self, process: Process) -> None:
+        kind = process.name.partition("-")[0]
+        self.exits[f"{kind} {process.exit_code}"] += 1
+        replica = self.replicas.get(process.name)
+        if replica is not None and replica.process is process:
+            self.of_shard(replica.shard)
+            self.judges.ended(replica)
+        if self.processes.get(process.name) is process:
+            self.world.after(self._rng.uniform(0.2, 4.0), lambda: self.launch(process.name))
+
+    def _sharder(self, process: Process) -> Coroutine[Any, Any, int | None]:
+        settings = SharderSettings(
+            identity=str(process).replace("/", "-"),
+            election_namespace=LEASE_NAMESPACE,
+            lease_duration_s=float(self.scale.lease_s),
+            rings=(RING,),
+        )
+        host = SimulatedHost(process, self.network, user=process.name)
+        return _without_code(sharder_app.run(settings, host))
+
+    def _replica(self, process: Process) -> Coroutine[Any, Any, int]:
+        host = SimulatedReplicaHost(process, self.network, user=process.name, is_running=self.is_running)
+        replica = self.replicas[process.name] = Replica(process, host, lease_s=float(self.scale.lease_s))
+        settings = Settings(
+            namespace=SITES,
+            member=process.name,
+            hold=self.scale.hold,
+            lease_duration_s=self.scale.lease_s,
+            workers=4,
+            blocked_loop_s=0,
+        )
+        return serve(self._controller(replica), sc.Sharded(RING), settings, host)
+
+    def _controller(self, replica: Replica) -> sc.Controller[_Website]:
+        """The controller of the example, with a wait, an outside system and the judges."""
+        controller = sc.Controller(_WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=20)
+        rng, judges, longest_s = replica.process.rng, self.judges, self.scale.longest_reconcile_s
+
+        @controller.reconcile
+        async def publish(ctx: sc.Context[_Website]) -> sc.Result:
+            with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
+                if ctx.is_deleting:
+                    return sc.Done()
+                await asyncio.sleep(rng.uniform(0, longest_s))
+                judges.write_outside(ctx.uid, ctx.fencing_token)
+                await ctx.apply(_CONFIGMAPS, ctx.name, {"data": {"index.html": ctx.object.spec.html}})
+                ctx.status["observedGeneration"] = ctx.generation
+                ctx.status["configMap"] = ctx.shard
+                return sc.Done()
+
+        return controller
+
+    # -- the cluster
+
+    def _machine(self, name: str) -> Machine:
+        rng = self.world.rng(name)
+        return Machine(
+            self.world, name, rate=1 + rng.uniform(-2e-4, 2e-4), offset_s=rng.choice((0.0, 0.0, -300.0, 900.0))
+        )
+
+    def _prepare(self) -> None:
+        store = self.store
+        store.define(ring_crd())
+        store.define(website_crd())
+        for name in (SITES, LEASE_NAMESPACE):
+            store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        spec = {
+            "leaseNamespace": LEASE_NAMESPACE,
+            "settleSeconds": self.scale.settle_s,
+            "maxLeaseDurationSeconds": 2 * self.scale.lease_s,
+            "holdSeconds": 4 * self.scale.lease_s,
+            "resources": [
+                {
+                    "group": "example.com",
+                    "resource": "websites",
+                    "controlledResources": [{"group": "", "resource": "configmaps"}],
+                }
+            ],
+        }
+        doc = {
+            "apiVersion": "ringleader.dev/v1alpha1",
+            "kind": "ControllerRing",
+            "metadata": {"name": RING},
+            "spec": spec,
+        }
+        store.request("POST", "/apis/ringleader.dev/v1alpha1/controllerrings", doc)
+
+
+async def _without_code(main: Coroutine[Any, Any, None]) -> int:
+    """A sharder that ends without an error has ended as it should."""
+    await main
+    return 0

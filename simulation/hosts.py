@@ -1,0 +1,235 @@
+"""Surroundings of a simulated process: its machine's clock, its connections, its threads, its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from devcluster.accounts import Account
+from kubeio.access.cluster import Cluster
+from kubeio.http.endpoint import Endpoint, Trust
+from kubeio.program.host import Host
+from kubeio.program.http_server import HttpServer
+from kubeio.program.loop_thread import LoopThread, Main
+from kubeio.rest.client import Client
+from shard_controller.process.host import ReplicaHost
+from shard_controller.shard.exit_timer import ExitTimer
+from shard_controller.shard.process_proof import Identity
+from simulation.network import Connection, Network
+from simulation.process import Process, ProcessEnded
+
+if TYPE_CHECKING:
+    from kubeio.clock import Clock
+    from kubeio.models import Lease
+    from kubeio.rest.metrics import ClientMetrics
+    from shard_controller.observe.metrics import ControllerMetrics
+    from shard_controller.observe.watchdog import StallDetector
+    from shard_controller.shard.heartbeat import HeartbeatThread
+    from shard_controller.shard.lease_validity import LeaseValidity, Phase
+
+_CLUSTER: Final = Cluster(
+    server="https://simulated",
+    namespace="default",
+    user="simulated",
+    endpoint=Endpoint("https", "simulated", 443, ""),
+    trust=Trust(),
+    proxy=None,
+)
+_TIMER_EXIT: Final = 1
+"""Exit code of `faulthandler.dump_traceback_later(exit=True)`."""
+
+
+class SimulatedHost(Host):
+    """The surroundings of *process*, which calls API servers as *user*."""
+
+    def __init__(self, process: Process, network: Network, *, user: str) -> None:
+        super().__init__(clock=process.machine, rng=process.rng)
+        self._process: Final = process
+        self._network: Final = network
+        self._account: Final = Account(user)
+
+    def cluster(self, *, kubeconfig: str | None, context: str | None) -> Cluster:
+        return _CLUSTER
+
+    def client(
+        self,
+        cluster: Cluster,
+        *,
+        user_agent: str,
+        max_connections: int = 64,
+        metrics: ClientMetrics | None = None,
+    ) -> Client:
+        connection = Connection(self._network, self._process, self._account)
+        return Client(cluster, user_agent=user_agent, clock=self.clock, transport=connection)
+
+    def serve(
+        self, bind: str, port: int, handler: Any, *, flag: str
+    ) -> AbstractAsyncContextManager[HttpServer]:
+        return _Unserved(bind, port, handler, flag=flag)
+
+    def loop_thread(self, main: Main, *, name: str, on_error: Callable[[BaseException], None]) -> LoopThread:
+        return _SimulatedThread(self._process, main, name=name, on_error=on_error)
+
+    def end_process(self, code: int) -> NoReturn:
+        self._process.end(code)
+        raise ProcessEnded
+
+
+class SimulatedReplicaHost(SimulatedHost, ReplicaHost):
+    """The surroundings of a replica. *is_running* answers for another process of its machine, by pid."""
+
+    def __init__(
+        self, process: Process, network: Network, *, user: str, is_running: Callable[[int], bool]
+    ) -> None:
+        super().__init__(process, network, user=user)
+        self.validity: LeaseValidity | None = None
+        """Of the Lease that the replica holds; None before it has one."""
+        self.shard = ""
+        self._controllers: Final[set[str]] = set()
+        self._is_running: Final = is_running
+
+    @property
+    def controllers(self) -> set[str]:
+        return self._controllers
+
+    @property
+    def processes(self) -> _Processes:
+        return _Processes(self._is_running)
+
+    def identity(self) -> Identity:
+        machine = self._process.machine.name
+        return Identity(machine, machine, self._process.pid, self._process.pid)
+
+    def pod(self, member: str) -> str:
+        return f"default/{member}"
+
+    def mark_children(self, shard: str) -> None:
+        self.shard = shard
+
+    def heartbeat(
+        self,
+        cluster: Cluster,
+        lease: Lease,
+        *,
+        validity: LeaseValidity,
+        progress: StallDetector,
+        on_phase: Callable[[Phase], None],
+    ) -> HeartbeatThread:
+        self.validity = validity
+        return super().heartbeat(cluster, lease, validity=validity, progress=progress, on_phase=on_phase)
+
+    def exit_timer(self, validity: LeaseValidity) -> ExitTimer:
+        return _SimulatedTimer(self._process, validity, clock=self.clock)
+
+    def watch_loop(
+        self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics
+    ) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+
+class _Processes:
+    """The processes of one machine, without children."""
+
+    def __init__(self, is_running: Callable[[int], bool]) -> None:
+        self._is_running = is_running
+
+    def is_running(self, pid: int, started: int) -> bool:
+        return self._is_running(pid)
+
+    def has_children_of(self, shard: str) -> bool:
+        return False
+
+    def hides_some(self) -> bool:
+        return False
+
+
+class _Unserved(HttpServer):
+    """A server that listens nowhere."""
+
+    port = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Nothing listens."""
+
+
+class _SimulatedThread(LoopThread):
+    """Thread of *process* with a loop of its own."""
+
+    def __init__(
+        self, process: Process, main: Main, *, name: str, on_error: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(main, name=name, on_error=on_error)
+        self._process = process
+        self._own_loop = process.new_loop(name)
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._has_ended = False
+
+    def start(self) -> None:
+        self._own_loop.create_task(self._serve(), name="thread")
+        self._own_loop.step()
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        if not self._has_ended:
+            self._process.deliver(self._own_loop, function, *args)
+
+    async def join(self, timeout_s: float) -> None:
+        if self._has_ended:
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiters.append((loop, waiter))
+        await asyncio.wait({waiter}, timeout=timeout_s)
+
+    async def _serve(self) -> None:
+        try:
+            await self._main()
+        except ProcessEnded:
+            raise
+        except BaseException as error:
+            self._on_error(error)
+        self._has_ended = True
+        for loop, waiter in self._waiters:
+            loop.call_soon_threadsafe(_wake, waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _SimulatedTimer(ExitTimer):
+    """The timer in C: it runs whatever the loops do, but not while the process or its machine stands still."""
+
+    def __init__(self, process: Process, validity: LeaseValidity, *, clock: Clock) -> None:
+        super().__init__(validity, clock=clock)
+        self._process = process
+        self._due: float | None = None
+
+    def _arm(self, left_s: float) -> None:
+        is_first = self._due is None
+        self._due = self._process.machine.monotonic() + left_s
+        if is_first:
+            self._check_in(left_s)
+
+    def _disarm(self) -> None:
+        self._due = None
+
+    def _check_in(self, delay_s: float) -> None:
+        self._process.world.after(max(delay_s, 0.001), self._check)
+
+    def _check(self) -> None:
+        process = self._process
+        if process.has_ended or self._due is None:
+            return
+        left_s = self._due - process.machine.monotonic()
+        if not process.is_running:
+            self._check_in(0.25)
+        elif left_s > 1e-6:
+            self._check_in(left_s)
+        else:
+            process.end(_TIMER_EXIT)

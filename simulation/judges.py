@@ -1,0 +1,235 @@
+"""Judges of a run: what must never happen, at each step, and what must hold at its end.
+
+They know the protocol (docs/protocol.md, section 8) and the store; of the processes they see what a bystander sees, and
+the age of a Lease on the shard's own clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from devcluster.embedded.store import Entry, Event
+from kubeio.protocol import RingKeys
+from ringleader.testing.ownership_checks import foreign_writes
+from simulation.store import Store
+from simulation.world import Violation, World
+
+if TYPE_CHECKING:
+    from simulation.fleet import Fleet, Replica
+
+LEASES: Final = ("coordination.k8s.io", "leases")
+
+
+@dataclass(slots=True)
+class _Reconcile:
+    """One reconcile that runs."""
+
+    replica: Replica
+    key: str
+    began_at: float
+
+
+@dataclass(slots=True)
+class _Ownership:
+    """What the store showed of one object's owner."""
+
+    label: str
+    turn: int
+    since: float
+    """When the label got this value."""
+    written_at: float
+
+
+class Judges:
+    """Watches one run. Every method may raise Violation."""
+
+    def __init__(self, world: World, store: Store, fleet: Fleet, *, keys: RingKeys, resources: tuple[tuple[str, str], ...]) -> None:
+        self.reconciles = 0
+        self.outcomes: Final[Counter[str]] = Counter()
+        self.is_forging = False
+        """A hostile writer is at work in this very moment: what it writes is not judged."""
+        self.forged: Final[set[str]] = set()
+        """Names of Leases and uids of objects that a hostile writer touched."""
+        self._world: Final = world
+        self._store: Final = store
+        self._fleet: Final = fleet
+        self._keys: Final = keys
+        self._running: Final[dict[str, list[_Reconcile]]] = {}
+        self._objects: Final[dict[str, _Ownership]] = {}
+        self._held_until: Final[dict[str, float | None]] = {}
+        """Shards whose Lease existed: when it ceased to be held; None: it is held."""
+        self._register: Final[dict[str, int]] = {}
+        for group, plural in resources:
+            store.kind(group, plural).collection.listeners.append(self._on_object)
+        store.kind(*LEASES).collection.listeners.append(self._on_lease)
+
+    # -- reconciles
+
+    @contextmanager
+    def reconcile(self, replica: Replica, uid: str, key: str) -> Iterator[None]:
+        """The length of one reconcile of *uid* by *replica*."""
+        running = self._running.setdefault(uid, [])
+        own = _Reconcile(replica, key, self._world.now)
+        self._judge_overlap(own, running)
+        running.append(own)
+        self.reconciles += 1
+        try:
+            yield
+        finally:
+            if not replica.process.has_ended:
+                running.remove(own)
+                if not running:
+                    self._running.pop(uid, None)
+                self._judge_overlap(own, running)
+
+    def ended(self, replica: Replica) -> None:
+        """The process of *replica* has ended: nothing of it runs."""
+        for uid, running in list(self._running.items()):
+            left = [each for each in running if each.replica is not replica]
+            if left:
+                self._running[uid][:] = left
+            else:
+                del self._running[uid]
+
+    def _judge_overlap(self, own: _Reconcile, running: list[_Reconcile]) -> None:
+        if not own.replica.may_work:
+            return
+        for other in running:
+            if other.replica is not own.replica and other.replica.may_work and not self._is_excused(own, other):
+                raise Violation(
+                    "one owner",
+                    f"{own.key} is reconciled by {own.replica.shard} and by {other.replica.shard}"
+                    f" (since {other.began_at:.3f}), and both Leases are valid by their own clocks",
+                )
+
+    def _is_excused(self, *each: _Reconcile) -> bool:
+        """A Lease that a hostile writer edited, a copy, or a machine that its hypervisor stopped, is beyond the promise."""
+        return any(one.replica.is_beyond_promises or one.replica.shard in self.forged for one in each)
+
+    # -- the store
+
+    def _on_object(self, event: Event) -> None:
+        old, new = event.old, event.new
+        if new is None:
+            if old is not None:
+                self._objects.pop(old.uid, None)
+            return
+        label = new.labels.get(self._keys.shard, "")
+        known = self._objects.get(new.uid)
+        now = self._world.now
+        if known is None:
+            self._objects[new.uid] = _Ownership(label, _turn(new, self._keys), now, now)
+            return
+        if label != known.label:
+            turn = _turn(new, self._keys)
+            if self.is_forging:
+                self.forged.add(new.uid)
+            elif new.uid not in self.forged:
+                self._judge_change(new, known, label, turn)
+            if label:
+                known.turn = turn
+            known.label, known.since = label, now
+        known.written_at = now
+
+    def _judge_change(self, new: Entry, known: _Ownership, label: str, turn: int) -> None:
+        if not label:
+            return
+        if turn <= known.turn and known.turn:
+            raise Violation(
+                "turns grow",
+                f"{new.namespace}/{new.name} goes from {known.label or 'nobody'} (turn {known.turn})"
+                f" to {label} with turn {turn}",
+            )
+        if label in self.forged:
+            return
+        until = self._held_until.get(label, -1.0)
+        # a conditional patch tests the version that was read before the evidence
+        is_directed = bool(known.label)
+        if until is not None and until < (known.since if is_directed else known.written_at):
+            what = f"was not held after {until:.3f}" if until >= 0 else "never existed"
+            raise Violation(
+                "evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}"
+            )
+
+    def _on_lease(self, event: Event) -> None:
+        entry = event.new or event.old
+        if entry is None or entry.labels.get(self._keys.ring_label) != self._keys.ring:
+            return
+        name, now = entry.name, self._world.now
+        if self.is_forging:
+            self.forged.add(name)
+        was_held = event.old is not None and _holder(event.old) == name
+        is_held = event.new is not None and _holder(event.new) == name
+        if is_held:
+            self._held_until[name] = None
+            return
+        if was_held or name not in self._held_until:
+            self._held_until[name] = now
+        if was_held and event.new is not None and name not in self.forged:
+            self._judge_take(name, event.new)
+
+    def _judge_take(self, name: str, new: Entry) -> None:
+        """*name*'s Lease is held no more: released by itself, or taken."""
+        doc = new.decoded()
+        annotations = doc["metadata"].get("annotations") or {}
+        holder = (doc.get("spec") or {}).get("holderIdentity") or ""
+        replica = self._fleet.of_shard(name)
+        if replica is None or replica.is_beyond_promises:
+            return
+        by = annotations.get(self._keys.released_by, "")
+        if not holder and not by:
+            return  # the shard itself
+        if by and not holder:
+            if not replica.process.has_ended:
+                raise Violation("proof of an end", f"{by} released {name}, whose process runs")
+            return
+        if self._keys.contested in annotations:
+            return
+        age_s = replica.lease_age_s
+        if not replica.process.has_ended and age_s is not None and age_s < replica.lease_s:
+            raise Violation(
+                "take after silence",
+                f"{name} is taken, uncontested, {age_s:.3f} s after its last renewal by its own clock",
+            )
+
+    # -- outside systems
+
+    def write_outside(self, uid: str, token: int) -> bool:
+        """An outside system gets a write with *token*; whether it accepts it: none that is smaller than an earlier one."""
+        last = self._register.get(uid, 0)
+        if token < last:
+            return False
+        self._register[uid] = token
+        return True
+
+    # -- the end
+
+    def judge_writes(self) -> None:
+        """Every accepted write of a replica was to an object that bore its name: the log of the whole run."""
+        resources = self._fleet.resources
+        found = foreign_writes(
+            self._store.writes,
+            keys=self._keys,
+            resources=resources,
+            controlled=self._fleet.controlled,
+            replicas=self._fleet.accounts,
+        )
+        for foreign in found:
+            if foreign.write.uid not in self.forged:
+                raise Violation("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
+
+
+def _turn(entry: Entry, keys: RingKeys) -> int:
+    if keys.turn.encode() not in entry.raw:
+        return 0
+    text = (entry.decoded()["metadata"].get("annotations") or {}).get(keys.turn, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def _holder(entry: Entry) -> str:
+    spec: dict[str, Any] = entry.decoded().get("spec") or {}
+    return str(spec.get("holderIdentity") or "")

@@ -1,0 +1,125 @@
+"""One simulated process: its threads, its end, and what can be done to it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from kubeio.errors import leaves
+from simulation.event_loop import EventLoop
+from simulation.machine import Machine
+from simulation.world import World
+
+KILLED: Final = -9
+
+
+class ProcessEnded(SystemExit):
+    """Unwinds the code that ended its process; nothing of it runs again."""
+
+
+class Process:
+    """A process of *machine*. *on_end* gets it when it has ended."""
+
+    def __init__(
+        self, world: World, machine: Machine, name: str, *, pid: int, on_end: Callable[[Process], None]
+    ) -> None:
+        self.world: Final = world
+        self.machine: Final = machine
+        self.name: Final = name
+        self.pid: Final = pid
+        self.rng: Final = world.rng(f"process {name}/{pid}")
+        self.exit_code: int | None = None
+        self.is_frozen = False
+        self.busy_until = 0.0
+        self.slow_s = 0.0
+        """Mean time that each iteration of a loop takes; 0: none."""
+        self.loops: Final[list[EventLoop]] = []
+        self._context: Final = contextvars.copy_context()
+        self._on_end: Final = on_end
+        self._main: asyncio.Task[int | None] | None = None
+        self.main_loop: Final = self.new_loop("main")
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.pid}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_code is not None
+
+    @property
+    def is_running(self) -> bool:
+        return not self.has_ended and not self.is_frozen and self.machine.is_running
+
+    def new_loop(self, name: str) -> EventLoop:
+        """A loop for another thread."""
+        loop = EventLoop(self, name)
+        self.loops.append(loop)
+        self.machine.wakes.append(loop.wake)
+        return loop
+
+    def start(self, main: Coroutine[Any, Any, int | None]) -> None:
+        """Run *main* on the main thread; its end is the process's."""
+        self._main = self.main_loop.create_task(main, name="main", context=self._context)
+        self._main.add_done_callback(self._main_done, context=self._context)
+
+    def deliver(self, loop: EventLoop, function: Callable[..., object], *args: object) -> None:
+        """Call *function* on *loop*, if the process still lives: bytes have come, for example."""
+        if not self.has_ended and not loop.is_closed():
+            loop.call_soon(function, *args, context=self._context)
+
+    def count_step(self) -> None:
+        """An iteration of a loop is over: a slow process takes its time for it."""
+        if self.slow_s:
+            self.busy_until = self.world.now + self.rng.expovariate(1 / self.slow_s)
+
+    # -- signals
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        if self._main is not None:
+            self.deliver(self.main_loop, self._main.cancel)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.end(KILLED)
+
+    def freeze(self, loop: EventLoop | None = None) -> None:
+        """SIGSTOP, or one thread alone that stands still."""
+        if loop is None:
+            self.is_frozen = True
+        else:
+            loop.is_frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT, and every thread goes on."""
+        self.is_frozen = False
+        for loop in self.loops:
+            loop.is_frozen = False
+            loop.wake()
+
+    def end(self, code: int) -> None:
+        """End at once: nothing is cleaned up, nothing runs again."""
+        if self.exit_code is not None:
+            return
+        self.exit_code = code
+        for loop in self.loops:
+            self.machine.wakes.remove(loop.wake)
+        self.world.note(f"{self} ends with {code}")
+        self._on_end(self)
+
+    def _main_done(self, task: asyncio.Task[int | None]) -> None:
+        self.end(_exit_code(task))
+        raise ProcessEnded
+
+
+def _exit_code(task: asyncio.Task[int | None]) -> int:
+    """The exit code, as `kubeio.program.runtime` chooses it."""
+    if task.cancelled():
+        return 0
+    error = task.exception()
+    if error is None:
+        return task.result() or 0
+    codes = [code for each in leaves(error) if isinstance(code := getattr(each, "exit_code", None), int)]
+    return codes[0] if codes else 1

@@ -1,0 +1,96 @@
+"""What all API servers of a run share: objects, the write log, the garbage collector. etcd and its controllers.
+
+The embedded control plane's own endpoints, without its connections.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from devcluster.accounts import ADMIN, Account
+from devcluster.embedded.endpoints import Answer, Call, Endpoints, verb_of
+from devcluster.embedded.registry import Kind
+from devcluster.embedded.watches import Watch
+from devcluster.embedded.writelog import WriteLog
+from devcluster.plane import Write
+from kubeio.program.yaml_file import read_document
+from simulation.world import World
+
+_WALL_S: Final = 1_767_225_600.0
+"""2026-01-01: when the world begins."""
+_COLLECTOR_DELAY_S: Final = 0.02
+_HISTORY: Final = 100_000
+
+
+class Store:
+    """Endpoints over one set of objects, and every write to them in order."""
+
+    def __init__(self, world: World) -> None:
+        self.writes: Final[list[Write]] = []
+        self._world: Final = world
+        self._rng: Final = world.rng("uids")
+        self._collects = False
+        self.endpoints: Final = Endpoints(
+            log=WriteLog(self.writes.append, now=lambda: world.now),
+            history_limit=_HISTORY,
+            rbac=False,
+            url="https://simulated",
+            wake_collector=self._wake_collector,
+            account_of=lambda token: None,
+            wall=lambda: _WALL_S + world.now,
+            new_uid=lambda: uuid.UUID(int=self._rng.getrandbits(128), version=4),
+        )
+
+    def kind(self, group: str, plural: str) -> Kind:
+        """A resource that is served. Raises: LookupError."""
+        found = self.endpoints.registry.get(group, plural)
+        if found is None:
+            raise LookupError(f"{plural}.{group} is not served")
+        return found
+
+    def serve(self, call: Call) -> Answer | Watch:
+        """Carry out *call*. Raises: Refusal."""
+        target = self.endpoints.target(call.path)
+        return self.endpoints.serve(call, target, verb_of(call.method, target, call.query))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        doc: object = None,
+        *,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+        account: Account = ADMIN,
+    ) -> Any:
+        """What a user does by hand: carried out at once; the decoded answer. Raises: Refusal."""
+        body = b"" if doc is None else msgspec.json.encode(doc)
+        answer = self.serve(
+            Call(method, path, dict(query or {}), body, content_type, "application/json", "user", account)
+        )
+        if isinstance(answer, Watch):
+            raise TypeError("a watch is not answered at once")
+        return msgspec.json.decode(answer.body)
+
+    def define(self, path: Path) -> None:
+        """Create the CustomResourceDefinition in the file at *path*."""
+        self.request(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            read_document("definition", path),
+        )
+
+    def _wake_collector(self) -> None:
+        if not self._collects:
+            self._collects = True
+            self._world.after(_COLLECTOR_DELAY_S, self._collect)
+
+    def _collect(self) -> None:
+        self._collects = False
+        if self.endpoints.collector.work():
+            self._wake_collector()

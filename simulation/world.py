@@ -1,0 +1,73 @@
+"""World of one run: virtual time, one heap of events, randomness by name, and the record of what happened."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+Action = Callable[[], object]
+RECENT: Final = 400
+"""Lines of the record that a failure shows, at most."""
+
+
+class Violation(Exception):
+    """A judge found what must never happen. *rule* is the judge's name, *what* one sentence."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+        self.what = what
+
+
+class World:
+    """Events of one run, in order of time and then of their registration.
+
+    *keeps*: lines of the record that are kept, all of them for 0.
+    """
+
+    def __init__(self, seed: int, *, keeps: int = RECENT) -> None:
+        self.seed: Final = seed
+        self.now = 0.0
+        """Seconds since the begin of the run."""
+        self.events = 0
+        self.record: Final[deque[str]] = deque(maxlen=keeps or None)
+        self._heap: list[tuple[float, int, Action]] = []
+        self._order: Final = count()
+        self._digest: Final = hashlib.blake2b(digest_size=12)
+
+    def rng(self, name: str) -> random.Random:
+        """Randomness for one purpose: what others draw does not change it."""
+        return random.Random(f"{self.seed}/{name}")  # noqa: S311 - the seed makes it
+
+    def at(self, when: float, action: Action) -> None:
+        """Carry out *action* at *when*, now if that is over."""
+        heapq.heappush(self._heap, (max(when, self.now), next(self._order), action))
+
+    def after(self, delay_s: float, action: Action) -> None:
+        """Carry out *action* in *delay_s*."""
+        heapq.heappush(self._heap, (self.now + delay_s, next(self._order), action))
+
+    def note(self, text: str) -> None:
+        """Put *text* into the record, and into the digest of the run."""
+        line = f"{self.now:10.4f}  {text}"
+        self.record.append(line)
+        self._digest.update(line.encode())
+
+    @property
+    def digest(self) -> str:
+        """Hash of every line of the record so far."""
+        return self._digest.hexdigest()
+
+    def run(self, until: float) -> None:
+        """Carry out every event up to *until*. Raises what an event raises: a Violation ends the run."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, action = heapq.heappop(heap)
+            self.events += 1
+            action()
+        self.now = until
