@@ -15,6 +15,7 @@ import msgspec
 from devcluster.accounts import Account
 from devcluster.embedded.endpoints import Answer as PlaneAnswer
 from devcluster.embedded.endpoints import Call as PlaneCall
+from devcluster.embedded.registry import Kind
 from devcluster.embedded.reads import parse_version
 from devcluster.embedded.status import Refusal, expired, not_found, too_large
 from devcluster.embedded.store import Collection, Entry, Event
@@ -166,18 +167,43 @@ class ApiServer:
         self.requests = 0
         self._world: Final = world
         self._store: Final = store
-        self._caches: Final[dict[int, WatchCache]] = {}
+        self._caches: Final[dict[tuple[str, str], WatchCache]] = {}
+        definitions = store.kind("apiextensions.k8s.io", "customresourcedefinitions")
+        definitions.collection.listeners.append(self._on_definition)
 
-    def cache(self, collection: Collection) -> WatchCache:
-        found = self._caches.get(id(collection))
+    def cache(self, kind: Kind) -> WatchCache:
+        """The watch cache of *kind*."""
+        key = (kind.group, kind.plural)
+        found = self._caches.get(key)
         if found is None:
-            found = self._caches[id(collection)] = WatchCache(self._world, collection, lambda: self.lag_s)
+            found = self._caches[key] = WatchCache(self._world, kind.collection, lambda: self.lag_s)
         return found
+
+    def _on_definition(self, event: Event) -> None:
+        """A definition that is deleted takes its watches along."""
+        if event.new is None and event.old is not None:
+            plural, _, group = event.old.name.partition(".")
+            cache = self._caches.pop((group, plural), None)
+            for watch in [] if cache is None else tuple(cache.watches):
+                watch.end()
 
     def forget_history(self) -> None:
         """After a restart the watch cache begins with the present."""
         for cache in self._caches.values():
             cache.oldest = cache.newest
+
+    def come_back(self) -> None:
+        """Serve again after a restart, without history."""
+        self.is_up = True
+        self.forget_history()
+
+    def catch_up(self) -> None:
+        """Lag no more: what is late still comes in its order."""
+        self.lag_s = 0.0
+
+    def mend(self) -> None:
+        """Serve every resource again."""
+        self.failing = ""
 
     def serve(self, call: Call, account: Account, done: Done, *, waited_s: float = 0.0) -> None:
         """Carry out *call* now and give *done* its answer; a read that must wait for the cache answers later."""
@@ -222,7 +248,7 @@ class ApiServer:
         target = self._store.endpoints.target(call.path)
         if target is None:
             raise LookupError(f"{call.path} names no resource")
-        return self.cache(target.kind.collection)
+        return self.cache(target.kind)
 
     def _behind(self, call: PlaneCall) -> int:
         """The version that the cache has to reach before it may answer *call*; 0: none."""
@@ -231,7 +257,7 @@ class ApiServer:
         target = self._store.endpoints.target(call.path)
         if target is None:
             return 0
-        cache = self.cache(target.kind.collection)
+        cache = self.cache(target.kind)
         text = call.query.get("resourceVersion", "")
         wanted = parse_version(text) if text else target.kind.collection.confirmed
         return wanted if wanted > cache.newest and call.query.get("resourceVersionMatch") != "Exact" else 0
@@ -241,7 +267,7 @@ class ApiServer:
         target = self._store.endpoints.target(call.path)
         if target is None or call.query.get("resourceVersionMatch") == "Exact":
             return call
-        cache = self.cache(target.kind.collection)
+        cache = self.cache(target.kind)
         if cache.newest == target.kind.collection.versions.current:
             return call
         if target.name:

@@ -73,6 +73,8 @@ class EventLoop(asyncio.BaseEventLoop):
         self._clock_resolution = _ROUNDING_S
         self._wake_at = math.inf
         self._is_stepping = False
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+        """Every task that is not done: of a process that ended, nothing is collected, so nothing of it runs."""
         self.set_task_factory(self._new_task)
 
     def time(self) -> float:
@@ -161,9 +163,15 @@ class EventLoop(asyncio.BaseEventLoop):
             self.wake()
 
     def _new_task(
-        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **kwargs: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        **kwargs: Any,
     ) -> asyncio.Task[Any]:
-        return _Task(coro, loop=loop, **kwargs)
+        task = _Task(coro, loop=loop, **kwargs)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _process_events(self, event_list: list[object]) -> None:
         """No sockets, no events."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -22,15 +21,10 @@ from simulation.judges import Judges
 from simulation.machine import Machine
 from simulation.network import Network
 from simulation.process import Process
+from simulation.scale import KEYS, LEASE_NAMESPACE, RESOURCES, RING, SITES, Scale
 from simulation.store import Store
 from simulation.world import World
-from kubeio.protocol import RingKeys
 
-RING: Final = "websites"
-KEYS: Final = RingKeys(RING)
-SITES: Final = "sites"
-LEASE_NAMESPACE: Final = "leases"
-RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
 _FIRST_PID: Final = 100
 
 
@@ -44,22 +38,6 @@ class _Website(msgspec.Struct):
 
 _WEBSITES: Final = sc.Resource("websites.example.com/v1", _Website)
 _CONFIGMAPS: Final = sc.Resource("configmaps/v1", dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """What a run is made of; every time is in seconds."""
-
-    replicas: int
-    sharders: int
-    machines: int
-    servers: int
-    objects: int
-    lease_s: int
-    settle_s: int
-    hold: bool
-    longest_reconcile_s: float
-    updates_per_s: float
 
 
 class Replica:
@@ -114,7 +92,7 @@ class Fleet:
         """The present process of each name; it may have ended."""
         self.replicas: Final[dict[str, Replica]] = {}
         self.exits: Final[Counter[str]] = Counter()
-        self._shards: Final[dict[str, Replica]] = {}
+        self._lives: Final[list[Replica]] = []
         self._pids: Final[dict[int, Process]] = {}
         self._rng: Final = world.rng("fleet")
         self._prepare()
@@ -131,16 +109,13 @@ class Fleet:
     @property
     def accounts(self) -> frozenset[str]:
         """Accounts of replicas, former ones too."""
-        return frozenset(process.name for process in self._pids.values() if process.name.startswith("replica"))
+        return frozenset(
+            process.name for process in self._pids.values() if process.name.startswith("replica")
+        )
 
     def of_shard(self, name: str) -> Replica | None:
-        """The replica whose shard is called *name*."""
-        found = self._shards.get(name)
-        if found is None:
-            found = next((each for each in self.replicas.values() if each.shard == name), None)
-            if found is not None:
-                self._shards[name] = found
-        return found
+        """The replica whose shard is called *name*: of several lives that wore a released Lease, the last."""
+        return next((each for each in reversed(self._lives) if each.shard == name), None)
 
     # -- processes
 
@@ -161,6 +136,11 @@ class Fleet:
         self.wanted.pop(name, None)
         process = self.processes.get(name)
         if process is not None:
+            process.terminate()
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM to the present process *name*; it is started again."""
+        if process := self.processes.get(name):
             process.terminate()
 
     def launch(self, name: str) -> None:
@@ -185,7 +165,6 @@ class Fleet:
         self.exits[f"{kind} {process.exit_code}"] += 1
         replica = self.replicas.get(process.name)
         if replica is not None and replica.process is process:
-            self.of_shard(replica.shard)
             self.judges.ended(replica)
         if self.processes.get(process.name) is process:
             self.world.after(self._rng.uniform(0.2, 4.0), lambda: self.launch(process.name))
@@ -203,6 +182,7 @@ class Fleet:
     def _replica(self, process: Process) -> Coroutine[Any, Any, int]:
         host = SimulatedReplicaHost(process, self.network, user=process.name, is_running=self.is_running)
         replica = self.replicas[process.name] = Replica(process, host, lease_s=float(self.scale.lease_s))
+        self._lives.append(replica)
         settings = Settings(
             namespace=SITES,
             member=process.name,
@@ -237,7 +217,10 @@ class Fleet:
     def _machine(self, name: str) -> Machine:
         rng = self.world.rng(name)
         return Machine(
-            self.world, name, rate=1 + rng.uniform(-2e-4, 2e-4), offset_s=rng.choice((0.0, 0.0, -300.0, 900.0))
+            self.world,
+            name,
+            rate=1 + rng.uniform(-2e-4, 2e-4),
+            offset_s=rng.choice((0.0, 0.0, -300.0, 900.0)),
         )
 
     def _prepare(self) -> None:

@@ -6,6 +6,7 @@ the age of a Lease on the shard's own clock.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from devcluster.embedded.store import Entry, Event
 from kubeio.protocol import RingKeys
 from ringleader.testing.ownership_checks import foreign_writes
 from simulation.store import Store
-from simulation.world import Violation, World
+from simulation.world import World
 
 if TYPE_CHECKING:
     from simulation.fleet import Fleet, Replica
 
+_WATCH_LAGS_S: Final = 200.0
+"""A silent watch is given up after 90 s; its list may be late, too."""
 LEASES: Final = ("coordination.k8s.io", "leases")
 
 
@@ -45,15 +48,23 @@ class _Ownership:
 
 
 class Judges:
-    """Watches one run. Every method may raise Violation."""
+    """Watches one run; what a judge finds ends it."""
 
-    def __init__(self, world: World, store: Store, fleet: Fleet, *, keys: RingKeys, resources: tuple[tuple[str, str], ...]) -> None:
+    def __init__(
+        self,
+        world: World,
+        store: Store,
+        fleet: Fleet,
+        *,
+        keys: RingKeys,
+        resources: tuple[tuple[str, str], ...],
+    ) -> None:
         self.reconciles = 0
         self.outcomes: Final[Counter[str]] = Counter()
         self.is_forging = False
         """A hostile writer is at work in this very moment: what it writes is not judged."""
-        self.forged: Final[set[str]] = set()
-        """Names of Leases and uids of objects that a hostile writer touched."""
+        self.forged: Final[dict[str, float]] = {}
+        """Names of Leases and uids of objects that a hostile writer touched, and when."""
         self._world: Final = world
         self._store: Final = store
         self._fleet: Final = fleet
@@ -74,7 +85,7 @@ class Judges:
         """The length of one reconcile of *uid* by *replica*."""
         running = self._running.setdefault(uid, [])
         own = _Reconcile(replica, key, self._world.now)
-        self._judge_overlap(own, running)
+        self._judge_overlap(uid, own, running)
         running.append(own)
         self.reconciles += 1
         try:
@@ -84,7 +95,7 @@ class Judges:
                 running.remove(own)
                 if not running:
                     self._running.pop(uid, None)
-                self._judge_overlap(own, running)
+                self._judge_overlap(uid, own, running)
 
     def ended(self, replica: Replica) -> None:
         """The process of *replica* has ended: nothing of it runs."""
@@ -95,16 +106,24 @@ class Judges:
             else:
                 del self._running[uid]
 
-    def _judge_overlap(self, own: _Reconcile, running: list[_Reconcile]) -> None:
+    def _judge_overlap(self, uid: str, own: _Reconcile, running: list[_Reconcile]) -> None:
         if not own.replica.may_work:
             return
         for other in running:
-            if other.replica is not own.replica and other.replica.may_work and not self._is_excused(own, other):
-                raise Violation(
+            if (
+                other.replica is not own.replica
+                and other.replica.may_work
+                and not self._is_excused(own, other)
+            ):
+                self._world.violate(
                     "one owner",
                     f"{own.key} is reconciled by {own.replica.shard} and by {other.replica.shard}"
                     f" (since {other.began_at:.3f}), and both Leases are valid by their own clocks",
                 )
+
+    def _is_lagging(self, uid: str) -> bool:
+        """Forged labels may give an object two workers, for as long as a watch lags (protocol, section 8)."""
+        return self._world.now - self.forged.get(uid, -math.inf) < _WATCH_LAGS_S
 
     def _is_excused(self, *each: _Reconcile) -> bool:
         """A Lease that a hostile writer edited, a copy, or a machine that its hypervisor stopped, is beyond the promise."""
@@ -127,7 +146,7 @@ class Judges:
         if label != known.label:
             turn = _turn(new, self._keys)
             if self.is_forging:
-                self.forged.add(new.uid)
+                self.forged[new.uid] = now
             elif new.uid not in self.forged:
                 self._judge_change(new, known, label, turn)
             if label:
@@ -139,7 +158,7 @@ class Judges:
         if not label:
             return
         if turn <= known.turn and known.turn:
-            raise Violation(
+            self._world.violate(
                 "turns grow",
                 f"{new.namespace}/{new.name} goes from {known.label or 'nobody'} (turn {known.turn})"
                 f" to {label} with turn {turn}",
@@ -151,9 +170,7 @@ class Judges:
         is_directed = bool(known.label)
         if until is not None and until < (known.since if is_directed else known.written_at):
             what = f"was not held after {until:.3f}" if until >= 0 else "never existed"
-            raise Violation(
-                "evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}"
-            )
+            self._world.violate("evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}")
 
     def _on_lease(self, event: Event) -> None:
         entry = event.new or event.old
@@ -161,7 +178,7 @@ class Judges:
             return
         name, now = entry.name, self._world.now
         if self.is_forging:
-            self.forged.add(name)
+            self.forged[name] = now
         was_held = event.old is not None and _holder(event.old) == name
         is_held = event.new is not None and _holder(event.new) == name
         if is_held:
@@ -185,13 +202,13 @@ class Judges:
             return  # the shard itself
         if by and not holder:
             if not replica.process.has_ended:
-                raise Violation("proof of an end", f"{by} released {name}, whose process runs")
+                self._world.violate("proof of an end", f"{by} released {name}, whose process runs")
             return
         if self._keys.contested in annotations:
             return
         age_s = replica.lease_age_s
         if not replica.process.has_ended and age_s is not None and age_s < replica.lease_s:
-            raise Violation(
+            self._world.violate(
                 "take after silence",
                 f"{name} is taken, uncontested, {age_s:.3f} s after its last renewal by its own clock",
             )
@@ -220,7 +237,7 @@ class Judges:
         )
         for foreign in found:
             if foreign.write.uid not in self.forged:
-                raise Violation("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
+                self._world.violate("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
 
 
 def _turn(entry: Entry, keys: RingKeys) -> int:

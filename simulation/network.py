@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +17,8 @@ from kubeio.http.messages import Answer, BrokenMessage, Call
 from simulation.api_server import ApiServer, ServerWatch
 from simulation.event_loop import EventLoop
 from simulation.process import Process
+from simulation.record import describe_write
+from simulation.scale import KEYS
 from simulation.world import World
 
 _LATENCY_S: Final = (0.0002, 0.003)
@@ -171,13 +173,13 @@ class _Request:
             delay_s += network.uniform(0, rule.delay_s)
         self._world.after(delay_s, lambda: self._arrive(server))
         if what == "request_repeated" and not self._call.is_stream:
-            self._world.after(delay_s + network.uniform(0, 5), lambda: server.serve(self._call, self._account, _drop))
+            self._world.after(
+                delay_s + network.uniform(0, 5), lambda: server.serve(self._call, self._account, _drop)
+            )
 
     def expire(self) -> None:
         """The client's patience is over."""
-        self._set_exception(
-            BrokenMessage("no answer in time", sent=True, answered=False, expired=True)
-        )
+        self._set_exception(BrokenMessage("no answer in time", sent=True, answered=False, expired=True))
 
     def _arrive(self, server: ApiServer) -> None:
         rule = self._rule
@@ -185,7 +187,10 @@ class _Request:
             self._break("connection reset")
         elif rule is not None and rule.what == "server_errors" and not self._call.is_stream:
             headers = [(b"Retry-After", b"1")] if rule.code == 429 else []
-            body = b'{"kind":"Status","status":"Failure","reason":"Simulated","message":"simulated","code":%d}' % rule.code
+            body = (
+                b'{"kind":"Status","status":"Failure","reason":"Simulated","message":"simulated","code":%d}'
+                % rule.code
+            )
             if rule.code == 504:  # done all the same
                 server.serve(self._call, self._account, _drop)
             self._answered(Answer(rule.code, headers, body), server)
@@ -196,7 +201,7 @@ class _Request:
         call = self._call
         if call.method != "GET":
             status = answer.status if isinstance(answer, Answer) else 0
-            self._world.note(f"{self._process} {call.method} {call.path} {_short(call.body)} -> {status}")
+            self._world.note(f"{self._process} {describe_write(call, KEYS)} -> {status}", call.body or b"")
         if self._rule is not None and self._rule.what == "answer_lost":
             self._world.after(self._network.latency_s(), lambda: self._break("connection reset"))
         elif self._network.reaches(self._process, server):
@@ -284,11 +289,6 @@ def _loop(loop: asyncio.AbstractEventLoop) -> EventLoop:
     if not isinstance(loop, EventLoop):
         raise TypeError("a simulated process runs on simulated loops")
     return loop
-
-
-def _short(body: bytes | None) -> str:
-    text = (body or b"").decode(errors="replace")
-    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def _drop(answer: object) -> None:

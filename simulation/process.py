@@ -13,6 +13,8 @@ from simulation.machine import Machine
 from simulation.world import World
 
 KILLED: Final = -9
+present: Final = contextvars.ContextVar("process", default="")
+"""The process whose code runs."""
 
 
 class ProcessEnded(SystemExit):
@@ -37,6 +39,7 @@ class Process:
         """Mean time that each iteration of a loop takes; 0: none."""
         self.loops: Final[list[EventLoop]] = []
         self._context: Final = contextvars.copy_context()
+        self._context.run(present.set, str(self))
         self._on_end: Final = on_end
         self._main: asyncio.Task[int | None] | None = None
         self.main_loop: Final = self.new_loop("main")
@@ -73,6 +76,10 @@ class Process:
         """An iteration of a loop is over: a slow process takes its time for it."""
         if self.slow_s:
             self.busy_until = self.world.now + self.rng.expovariate(1 / self.slow_s)
+
+    def speed_up(self) -> None:
+        """Iterations take no time any more."""
+        self.slow_s = 0.0
 
     # -- signals
 

@@ -1,63 +1,134 @@
-"""One run of one seed: a fleet, its users, faults, and the judgement."""
+"""One run of one seed: a fleet, its users, its faults, and the judgement."""
 
 from __future__ import annotations
 
-import random
-from typing import Final
+import gc
+from collections import Counter
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
 
+import msgspec
 import structlog
 
 from devcluster.embedded.store import Entry
-from simulation.fleet import KEYS, LEASE_NAMESPACE, Fleet, Scale
+from simulation.faults import Fault, Faults, draw
+from simulation.fleet import Fleet
 from simulation.judges import LEASES
+from simulation.process import present
+from simulation.record import describe_log
+from simulation.scale import KEYS, LEASE_NAMESPACE, Scale, draw_scale
 from simulation.users import Users
-from simulation.world import Violation, World
+from simulation.world import RECENT, Violation, World
 
 FAULTS_FROM_S: Final = 20.0
 FAULTS_UNTIL_S: Final = 240.0
 SETTLE_S: Final = 600.0
+"""So long after the last fault everything is at its place, at the latest."""
+REST_S: Final = 60.0
+"""So long the requests of a fleet at rest are counted."""
+_kept: Final[list[object]] = []
+"""What ran, until this process ends: destroying it would run code of the dead."""
 
 
-def scale_of(rng: random.Random) -> Scale:
-    """A small world, drawn."""
-    lease_s = rng.choice((5, 10, 15))
-    return Scale(
-        replicas=rng.randint(3, 8),
-        sharders=2,
-        machines=rng.randint(2, 4),
-        servers=rng.randint(1, 3),
-        objects=rng.choice((20, 40, 80, 200)),
-        lease_s=lease_s,
-        settle_s=rng.choice((0, 1, 2)),
-        hold=rng.random() < 0.5,
-        longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
-        updates_per_s=rng.choice((0.5, 1.0, 2.0)),
+class Plan(msgspec.Struct, frozen=True):
+    """What to run. *faults*: as `str` writes them; None: drawn from the seed, of *kinds* only, if any are given."""
+
+    seed: int
+    faults: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] = ()
+    keeps: int = RECENT
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. *rule* is empty if no judge found anything."""
+
+    seed: int
+    digest: str
+    faults: tuple[str, ...]
+    seconds: float
+    events: int
+    reconciles: int
+    requests: int
+    rule: str = ""
+    what: str = ""
+    record: tuple[str, ...] = ()
+    reached: dict[str, int] = {}
+    """How often each fault, exit, log line and outcome came about."""
+
+
+def run(plan: Plan) -> Result:
+    """Run *plan* to its end. One run per process: it keeps all that it made."""
+    gc.disable()  # what is left of ended processes must not be collected in mid-run
+    world = World(plan.seed, keeps=plan.keeps)
+    scale = draw_scale(world.rng("scale"))
+    reached: Counter[str] = Counter()
+    _log_into(world, reached)
+    faults = _faults(plan, world)
+    fleet = Fleet(world, scale)
+    _kept.append(fleet)
+    rule = what = ""
+    try:
+        _play(world, fleet, faults, scale)
+    except Violation as violation:
+        rule, what = violation.rule, violation.what
+        world.note(f"VIOLATION {violation}")
+    for fault in faults:
+        if fault.at <= world.now:
+            reached[f"fault {fault.kind}"] += 1
+    for name, number in fleet.exits.items():
+        reached[f"exit {name}"] += number
+    return Result(
+        seed=plan.seed,
+        digest=world.digest,
+        faults=tuple(str(fault) for fault in faults),
+        seconds=world.now,
+        events=world.events,
+        reconciles=fleet.judges.reconciles,
+        requests=fleet.network.requests,
+        rule=rule,
+        what=what,
+        record=tuple(world.record) if rule else (),
+        reached=dict(reached),
     )
 
 
-def run(seed: int) -> World:
-    world = World(seed)
-    scale = scale_of(world.rng("scale"))
-    structlog.configure(processors=[_dropped], cache_logger_on_first_use=False)
-    fleet = Fleet(world, scale)
+def _faults(plan: Plan, world: World) -> list[Fault]:
+    if plan.faults is not None:
+        return [Fault.parse(text) for text in plan.faults]
+    rng = world.rng("faults")
+    if plan.kinds:
+        return draw(rng, begin=FAULTS_FROM_S, end=FAULTS_UNTIL_S, kinds=plan.kinds)
+    return draw(rng, begin=FAULTS_FROM_S, end=FAULTS_UNTIL_S)
+
+
+def _play(world: World, fleet: Fleet, planned: list[Fault], scale: Scale) -> None:
+    """Raises Violation."""
     world.note(str(scale))
     fleet.start()
     users = Users(fleet)
     users.start()
+    faults = Faults(fleet, users, planned)
     world.run(FAULTS_UNTIL_S)
     users.stop()
+    faults.heal()
+    world.note("every fault is healed")
     limit = world.now + SETTLE_S
     while why := unsettled(fleet):
         if world.now >= limit:
-            raise Violation("no orphan", why)
+            raise Violation("no orphan", f"{why}, {SETTLE_S:g} s after the last fault")
         world.run(world.now + 1)
     fleet.judges.judge_writes()
-    return world
+    if world.violation is not None:
+        raise world.violation
 
 
 def unsettled(fleet: Fleet) -> str:
     """What does not yet hold that has to hold in the end; empty if all does."""
-    leases = {entry.name: entry for entry in fleet.store.kind(*LEASES).collection.entries() if entry.namespace == LEASE_NAMESPACE}
+    leases = {
+        entry.name: entry
+        for entry in fleet.store.kind(*LEASES).collection.entries()
+        if entry.namespace == LEASE_NAMESPACE
+    }
     for entry in fleet.store.kind("example.com", "websites").collection.entries():
         if why := _misplaced(entry, leases, fleet):
             return f"websites {entry.name} {why}"
@@ -74,12 +145,23 @@ def unsettled(fleet: Fleet) -> str:
 def _misplaced(entry: Entry, leases: dict[str, Entry], fleet: Fleet) -> str:
     shard = entry.labels.get(KEYS.shard, "")
     if KEYS.drain in entry.labels:
-        return f"has a drain label of {shard}"
+        return f"has a drain label, and belongs to {shard or 'nobody'}"
     replica = fleet.of_shard(shard) if shard else None
     if replica is None or not replica.may_work or shard not in leases:
         return f"belongs to {shard or 'nobody'}, which does not work"
     return ""
 
 
-def _dropped(logger: object, method: str, event: dict[str, object]) -> dict[str, object]:
-    raise structlog.DropEvent
+def _log_into(world: World, reached: Counter[str]) -> None:
+    """Have log lines of every process go into the record."""
+
+    def keep(logger: object, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        reached[f"log {event.get('event')}"] += 1
+        world.note(describe_log(present.get(), {**event, "level": method}))
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[keep],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        cache_logger_on_first_use=False,
+    )

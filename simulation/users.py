@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Final
 
 from devcluster.embedded.status import Refusal
-from simulation.fleet import SITES, Fleet
+from simulation.fleet import Fleet
+from simulation.scale import SITES
 
 _PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
 _MERGE: Final = "application/merge-patch+json"
@@ -38,7 +39,12 @@ class Users:
         self._fleet.store.request(
             "POST",
             _PATH,
-            {"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": {"html": "0"}},
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "Website",
+                "metadata": {"name": name},
+                "spec": {"html": "0"},
+            },
         )
         self.names.append(name)
 
@@ -65,6 +71,11 @@ class Users:
 
     def _recreate(self, name: str) -> None:
         """The same name, another object."""
-        doc = {"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": {"html": "1"}}
+        doc = {
+            "apiVersion": "example.com/v1",
+            "kind": "Website",
+            "metadata": {"name": name},
+            "spec": {"html": "1"},
+        }
         self._fleet.store.request("POST", _PATH, doc)
         self.names.append(name)

@@ -11,6 +11,9 @@ from itertools import count
 from typing import Final
 
 Action = Callable[[], object]
+_MOST_AT_ONCE: Final = 50_000
+_MOST_EVENTS: Final = 2_000_000
+"""A run has 50,000 to 150,000."""
 RECENT: Final = 400
 """Lines of the record that a failure shows, at most."""
 
@@ -35,6 +38,8 @@ class World:
         self.now = 0.0
         """Seconds since the begin of the run."""
         self.events = 0
+        self.violation: Violation | None = None
+        """The first thing that a judge found; it ends the run."""
         self.record: Final[deque[str]] = deque(maxlen=keeps or None)
         self._heap: list[tuple[float, int, Action]] = []
         self._order: Final = count()
@@ -52,22 +57,39 @@ class World:
         """Carry out *action* in *delay_s*."""
         heapq.heappush(self._heap, (self.now + delay_s, next(self._order), action))
 
-    def note(self, text: str) -> None:
-        """Put *text* into the record, and into the digest of the run."""
+    def note(self, text: str, detail: bytes = b"") -> None:
+        """Put *text* into the record, and with *detail* into the digest of the run."""
         line = f"{self.now:10.4f}  {text}"
         self.record.append(line)
         self._digest.update(line.encode())
+        if detail:
+            self._digest.update(detail)
 
     @property
     def digest(self) -> str:
         """Hash of every line of the record so far."""
         return self._digest.hexdigest()
 
+    def violate(self, rule: str, what: str) -> None:
+        """End the run after this event. Never raises: the code that is judged would catch it."""
+        if self.violation is None:
+            self.violation = Violation(rule, what)
+
     def run(self, until: float) -> None:
-        """Carry out every event up to *until*. Raises what an event raises: a Violation ends the run."""
-        heap = self._heap
+        """Carry out every event up to *until*. Raises Violation."""
+        heap, at_once = self._heap, 0
         while heap and heap[0][0] <= until:
+            before = self.now
             self.now, _, action = heapq.heappop(heap)
             self.events += 1
+            at_once = at_once + 1 if self.now == before else 0
             action()
+            if at_once > _MOST_AT_ONCE:
+                self.violate(
+                    "time moves", f"{at_once:,} events at {self.now:.4f} s: something waits for nothing"
+                )
+            if self.events > _MOST_EVENTS:
+                self.violate("rest", f"{self.events:,} events in {self.now:.0f} s")
+            if self.violation is not None:
+                raise self.violation
         self.now = until

@@ -1,0 +1,47 @@
+"""What a run is made of: names that all runs share, and how large a drawn world is. Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from kubeio.protocol import RingKeys
+
+RING: Final = "websites"
+KEYS: Final = RingKeys(RING)
+SITES: Final = "sites"
+LEASE_NAMESPACE: Final = "leases"
+RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What a run is made of; every time is in seconds."""
+
+    replicas: int
+    sharders: int
+    machines: int
+    servers: int
+    objects: int
+    lease_s: int
+    settle_s: int
+    hold: bool
+    longest_reconcile_s: float
+    updates_per_s: float
+
+
+def draw_scale(rng: random.Random) -> Scale:
+    """A small world."""
+    return Scale(
+        replicas=rng.randint(3, 8),
+        sharders=2,
+        machines=rng.randint(2, 4),
+        servers=rng.randint(1, 3),
+        objects=rng.choice((20, 40, 80, 200)),
+        lease_s=rng.choice((5, 10, 15)),
+        settle_s=rng.choice((0, 1, 2)),
+        hold=rng.random() < 0.5,
+        longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
+        updates_per_s=rng.choice((0.5, 1.0, 2.0)),
+    )
