@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _WATCH_LAGS_S: Final = 200.0
 """A silent watch is given up after 90 s; its list may be late, too."""
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 LEASES: Final = ("coordination.k8s.io", "leases")
 
 
@@ -74,8 +75,10 @@ class Judges:
         self._held_until: Final[dict[str, float | None]] = {}
         """Shards whose Lease existed: when it ceased to be held; None: it is held."""
         self._register: Final[dict[str, int]] = {}
+        self._resources: Final = resources
         for group, plural in resources:
             store.kind(group, plural).collection.listeners.append(self._on_object)
+        store.kind(*_DEFINITIONS).collection.listeners.append(self._on_definition)
         store.kind(*LEASES).collection.listeners.append(self._on_lease)
 
     # -- reconciles
@@ -110,11 +113,8 @@ class Judges:
         if not own.replica.may_work:
             return
         for other in running:
-            if (
-                other.replica is not own.replica
-                and other.replica.may_work
-                and not self._is_excused(own, other)
-            ):
+            is_excused = self._is_lagging(uid) or self._is_excused(own, other)
+            if other.replica is not own.replica and other.replica.may_work and not is_excused:
                 self._world.violate(
                     "one owner",
                     f"{own.key} is reconciled by {own.replica.shard} and by {other.replica.shard}"
@@ -130,6 +130,13 @@ class Judges:
         return any(one.replica.is_beyond_promises or one.replica.shard in self.forged for one in each)
 
     # -- the store
+
+    def _on_definition(self, event: Event) -> None:
+        """A definition that is created anew brings a new collection."""
+        if event.old is None and event.new is not None:
+            plural, _, group = event.new.name.partition(".")
+            if (group, plural) in self._resources:
+                self._store.kind(group, plural).collection.listeners.append(self._on_object)
 
     def _on_object(self, event: Event) -> None:
         old, new = event.old, event.new

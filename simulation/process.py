@@ -13,6 +13,8 @@ from simulation.machine import Machine
 from simulation.world import World
 
 KILLED: Final = -9
+_STEP_S: Final = 2e-6
+"""What an iteration of a loop takes: code that asks for the time again and again sees it go on."""
 present: Final = contextvars.ContextVar("process", default="")
 """The process whose code runs."""
 
@@ -73,9 +75,9 @@ class Process:
             loop.call_soon(function, *args, context=self._context)
 
     def count_step(self) -> None:
-        """An iteration of a loop is over: a slow process takes its time for it."""
-        if self.slow_s:
-            self.busy_until = self.world.now + self.rng.expovariate(1 / self.slow_s)
+        """An iteration of a loop is over: it took its time, a slow process more of it."""
+        took_s = _STEP_S if not self.slow_s else self.rng.expovariate(1 / self.slow_s)
+        self.busy_until = self.world.now + took_s
 
     def speed_up(self) -> None:
         """Iterations take no time any more."""

@@ -13,7 +13,6 @@ from kubeio.http.messages import Call
 from kubeio.protocol import RingKeys
 
 _MERGE = "merge-patch"
-_RENEWAL = re.compile(r" PUT leases/(\S+) holder=(?:\1|\S*sharder\S*) -> 200")
 _ALWAYS = re.compile(r"^FAULT|^VIOLATION|ends with|starts on|: leading|healed")
 _OF_PROCESSES = re.compile(r" log | leases/")
 
@@ -83,25 +82,23 @@ def describe_log(process: str, event: Mapping[str, Any]) -> str:
 def relevant(lines: Iterable[str], what: str, *, most: int) -> list[str]:
     """The last *most* of the lines about the objects, shards and processes that *what* names, with faults and exits.
 
-    Of renewals that follow each other the first is shown.
+    What only repeats itself, such as renewals, is shown once.
     """
     names = set(re.findall(r"[a-z]+-\d+(?:-[0-9a-f]{8})?", what))
     shards = {name for name in names if re.fullmatch(r"[a-z]+-\d+-[0-9a-f]{8}", name)}
     processes = shards | {name.rsplit("-", 1)[0] for name in shards}
     objects, workers = _any_of(names - processes), _any_of(processes)
     found: deque[str] = deque(maxlen=most)
-    renewed: set[str] = set()
+    shown: set[str] = set()
     for line in lines:
         text = line[12:]
-        concerns = objects.search(text) or (workers.search(text) and _OF_PROCESSES.search(text))
-        if not concerns and not _ALWAYS.search(text):
+        if _ALWAYS.search(text):
+            shown.clear()
+        elif text in shown:
+            continue  # it goes on renewing, or reconciling
+        elif not objects.search(text) and not (workers.search(text) and _OF_PROCESSES.search(text)):
             continue
-        if _RENEWAL.search(text):
-            if text in renewed:
-                continue  # it goes on renewing
-            renewed.add(text)
-        elif _ALWAYS.search(text):
-            renewed.clear()
+        shown.add(text)
         found.append(line)
     return list(found)
 
