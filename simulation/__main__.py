@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from simulation.coverage import never_reached
 from simulation.faults import KINDS, Fault
 from simulation.record import relevant
 from simulation.run import Plan, Result
@@ -69,6 +70,8 @@ def _run_seeds(flags: argparse.Namespace, kinds: tuple[str, ...]) -> int:
     if flags.coverage:
         for name, number in sorted(reached.items()):
             print(f"{number:10}  {name}")
+        for name in never_reached(reached):
+            print(f"     never  {name}")
     print(
         f"simulation: {done:.0f} seeds from {flags.first} on, {seconds / 3600:.1f} virtual hours,"
         f" {reconciles:,.0f} reconciles, {time.monotonic() - begun:.0f} s: {len(failed)} failed"

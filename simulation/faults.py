@@ -18,6 +18,7 @@ from ringleader.assets import website_crd
 from simulation.fleet import Fleet, Replica
 from simulation.network import Rule, Stream
 from simulation.process import Process
+from simulation.store import Snapshot
 from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES
 
 if TYPE_CHECKING:
@@ -191,6 +192,18 @@ def server_errors(strike: Strike) -> None:
     _rule(strike, "server_errors", code=strike.rng.choice((429, 500, 503, 504)))
 
 
+def write_refused(strike: Strike) -> None:
+    """A policy refuses writes: of one object, or of new Leases."""
+    path = strike.rng.choice((strike.site() or _SITES, _LEASES))
+    verb = "POST" if path == _LEASES else "PATCH"
+    rule = Rule("write_refused", verb=verb, path=path, code=strike.rng.choice((403, 422)))
+    for_s = strike.span_s()
+    strike.note(f"write_refused {verb} {path.rpartition('/')[2]}: {rule.code} for {for_s:.1f} s")
+    rules = strike.fleet.network.rules
+    rules.append(rule)
+    strike.heal_in(for_s, lambda: rules.remove(rule))
+
+
 # -- watches
 
 
@@ -240,7 +253,7 @@ def process_terminated(strike: Strike) -> None:
     """SIGTERM; it is started again."""
     if process := strike.process(strike.rng.choice(("replica", "replica", "sharder"))):
         strike.note(f"process_terminated {process}")
-        process.terminate()
+        strike.fleet.terminate(process.name)
 
 
 def process_frozen(strike: Strike) -> None:
@@ -514,15 +527,9 @@ def ring_edited(strike: Strike) -> None:
         )
     )
     strike.note(f"ring_edited {field}={value}")
-    with suppress(Refusal):
-        strike.request("PATCH", _RING, {"spec": {field: value}}, content_type=MERGE)
+    _edit_ring(strike, {field: value})
     if field == "paused":
-        strike.heal_in(strike.span_s(), partial(_unpause, strike))
-
-
-def _unpause(strike: Strike) -> None:
-    with suppress(Refusal):
-        strike.request("PATCH", _RING, {"spec": {"paused": False}}, content_type=MERGE)
+        strike.heal_in(strike.span_s(), partial(_edit_ring, strike, {"paused": False}))
 
 
 def member_cordoned(strike: Strike) -> None:
@@ -533,14 +540,71 @@ def member_cordoned(strike: Strike) -> None:
     changes: tuple[dict[str, object], ...] = ({"cordoned": True}, {"weight": 3}, {"weight": 1})
     change = strike.rng.choice(changes)
     strike.note(f"member_cordoned {name} {change}")
-    with suppress(Refusal):
-        strike.request("PATCH", _RING, {"spec": {"members": {name: change}}}, content_type=MERGE)
-    strike.heal_in(strike.span_s() * 2, partial(_free, strike, name))
+    _edit_ring(strike, {"members": {name: change}})
+    strike.heal_in(strike.span_s() * 2, partial(_edit_ring, strike, {"members": {name: None}}))
 
 
-def _free(strike: Strike, name: str) -> None:
+def ring_deleted(strike: Strike) -> None:
+    """The ring is deleted: every object is given up. It is made anew when it is gone."""
+    strike.note("ring_deleted")
     with suppress(Refusal):
-        strike.request("PATCH", _RING, {"spec": {"members": {name: None}}}, content_type=MERGE)
+        strike.request("DELETE", _RING)
+    strike.heal_in(strike.span_s(), partial(_recreate_ring, strike))
+
+
+def _recreate_ring(strike: Strike) -> None:
+    try:
+        strike.fleet.create_ring()
+    except Refusal:  # it is not gone yet
+        strike.fleet.world.after(1.0, partial(_recreate_ring, strike))
+
+
+def namespace_deselected(strike: Strike) -> None:
+    """The ring selects no namespace any more, and later all of them again."""
+    strike.note("namespace_deselected")
+    _edit_ring(strike, {"namespaceSelector": {"matchLabels": {"no": "such-label"}}})
+    strike.heal_in(strike.span_s(), partial(_edit_ring, strike, {"namespaceSelector": None}))
+
+
+def resource_listed(strike: Strike) -> None:
+    """The ring lists a resource that no replica works, and gives it up later."""
+    strike.note("resource_listed")
+    resources = strike.fleet.ring["spec"]["resources"]
+    _edit_ring(strike, {"resources": [*resources, {"group": "", "resource": "secrets"}]})
+    for number in range(3):
+        with suppress(Refusal):
+            strike.request(
+                "POST", f"/api/v1/namespaces/{SITES}/secrets", {"metadata": {"name": f"secret-{number}"}}
+            )
+    strike.heal_in(strike.span_s(), partial(_edit_ring, strike, {"resources": resources}))
+
+
+def _edit_ring(strike: Strike, change: dict[str, object]) -> None:
+    with suppress(Refusal):
+        strike.request("PATCH", _RING, {"spec": change}, content_type=MERGE)
+
+
+def etcd_restored(strike: Strike) -> None:
+    """etcd goes back to a backup, with or without raised revisions; with them everything is started again."""
+    store, for_s = strike.fleet.store, strike.span_s()
+    snapshot, bump = store.snapshot(), strike.rng.choice((0, 100_000))
+    strike.note(f"etcd_restored {'with raised' if bump else 'without raised'} revisions in {for_s:.1f} s")
+    strike.fleet.world.after(for_s, partial(_restore, strike, snapshot, bump))
+
+
+def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
+    fleet = strike.fleet
+    fleet.world.note("FAULT etcd is restored now")
+    fleet.store.restore(snapshot, bump=bump)
+    fleet.judges.begin_history()
+    strike.users.forget()
+    for server in fleet.servers:
+        server.forget_history()
+    for stream in list(fleet.network.streams):
+        stream.cut()
+    if bump:
+        for process in strike.processes():
+            process.kill()
 
 
 def namespace_recreated(strike: Strike) -> None:
@@ -583,6 +647,7 @@ KINDS: Final[dict[str, Kind]] = {
         answer_lost,
         request_repeated,
         server_errors,
+        write_refused,
         watch_cut,
         watch_silent,
         watch_expired,
@@ -615,6 +680,10 @@ KINDS: Final[dict[str, Kind]] = {
         owner_forged,
         ring_edited,
         member_cordoned,
+        ring_deleted,
+        namespace_deselected,
+        resource_listed,
+        etcd_restored,
         namespace_recreated,
         definition_recreated,
     )

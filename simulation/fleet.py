@@ -25,7 +25,24 @@ from simulation.scale import KEYS, LEASE_NAMESPACE, RESOURCES, RING, SITES, Scal
 from simulation.store import Store
 from simulation.world import World
 
+GRACE_S: Final = 40.0
+"""The pods' terminationGracePeriodSeconds."""
 _FIRST_PID: Final = 100
+_ANYTHING: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_STATEFUL_SETS: Final = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "statefulsets.apps"},
+    "spec": {
+        "group": "apps",
+        "scope": "Namespaced",
+        "names": {"plural": "statefulsets", "singular": "statefulset", "kind": "StatefulSet"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}
+        ],
+    },
+}
+"""A built-in resource of a real server; here only its spec.replicas is read."""
 
 
 class _Spec(msgspec.Struct):
@@ -95,6 +112,8 @@ class Fleet:
         self._lives: Final[list[Replica]] = []
         self._pids: Final[dict[int, Process]] = {}
         self._rng: Final = world.rng("fleet")
+        self.ring: Final = self._ring()
+        """The ring, as it is created."""
         self._prepare()
         self.judges: Final = Judges(world, self.store, self, keys=KEYS, resources=RESOURCES)
 
@@ -129,19 +148,20 @@ class Fleet:
     def add(self, name: str) -> None:
         """Have *name* run, from a moment in the next seconds on."""
         self.wanted[name] = self._rng.choice(self.machines)
+        self._declare_replicas()
         self.world.after(self._rng.uniform(0, 3), lambda: self.launch(name))
 
     def remove(self, name: str) -> None:
         """Have *name* end in good order, for good."""
         self.wanted.pop(name, None)
-        process = self.processes.get(name)
-        if process is not None:
-            process.terminate()
+        self._declare_replicas()
+        self.terminate(name)
 
     def terminate(self, name: str) -> None:
-        """SIGTERM to the present process *name*; it is started again."""
+        """SIGTERM to the present process *name*, and SIGKILL when its grace period is over, as a kubelet does."""
         if process := self.processes.get(name):
             process.terminate()
+            self.world.after(GRACE_S, process.kill)
 
     def launch(self, name: str) -> None:
         """Start the process *name*, if it is wanted and does not run."""
@@ -190,6 +210,7 @@ class Fleet:
             lease_duration_s=self.scale.lease_s,
             workers=4,
             blocked_loop_s=0,
+            termination_grace_s=GRACE_S,
         )
         return serve(self._controller(replica), sc.Sharded(RING), settings, host)
 
@@ -210,7 +231,21 @@ class Fleet:
                 ctx.status["configMap"] = ctx.shard
                 return sc.Done()
 
+        if self.scale.finalizes:
+
+            @controller.finalizer("example.com/simulated")
+            async def retire(ctx: sc.Context[_Website]) -> None:
+                with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
+                    await asyncio.sleep(rng.uniform(0, longest_s))
+
         return controller
+
+    def _declare_replicas(self) -> None:
+        """The StatefulSet of the replicas wants as many as are wanted here."""
+        names = [name for name in self.wanted if name.startswith("replica")]
+        spec = {"spec": {"replicas": 1 + max((int(name.rpartition("-")[2]) for name in names), default=-1)}}
+        path = "/apis/apps/v1/namespaces/default/statefulsets"
+        self.store.request("PATCH", f"{path}/replica", spec, content_type="application/merge-patch+json")
 
     # -- the cluster
 
@@ -227,9 +262,22 @@ class Fleet:
         store = self.store
         store.define(ring_crd())
         store.define(website_crd())
+        store.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _STATEFUL_SETS)
+        store.request(
+            "POST",
+            "/apis/apps/v1/namespaces/default/statefulsets",
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "replica"}, "spec": {}},
+        )
         for name in (SITES, LEASE_NAMESPACE):
             store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        spec = {
+        self.create_ring()
+
+    def create_ring(self) -> None:
+        """Raises: Refusal while it exists."""
+        self.store.request("POST", "/apis/ringleader.dev/v1alpha1/controllerrings", self.ring)
+
+    def _ring(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {
             "leaseNamespace": LEASE_NAMESPACE,
             "settleSeconds": self.scale.settle_s,
             "maxLeaseDurationSeconds": 2 * self.scale.lease_s,
@@ -242,13 +290,12 @@ class Fleet:
                 }
             ],
         }
-        doc = {
+        return {
             "apiVersion": "ringleader.dev/v1alpha1",
             "kind": "ControllerRing",
             "metadata": {"name": RING},
             "spec": spec,
         }
-        store.request("POST", "/apis/ringleader.dev/v1alpha1/controllerrings", doc)
 
 
 async def _without_code(main: Coroutine[Any, Any, None]) -> int:

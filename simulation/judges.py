@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.embedded.store import Entry, Event
 from kubeio.protocol import RingKeys
+from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from ringleader.testing.ownership_checks import foreign_writes
 from simulation.store import Store
 from simulation.world import World
@@ -62,6 +63,8 @@ class Judges:
     ) -> None:
         self.reconciles = 0
         self.outcomes: Final[Counter[str]] = Counter()
+        self.history_began_at = -1.0
+        """When etcd was restored; -1: never."""
         self.is_forging = False
         """A hostile writer is at work in this very moment: what it writes is not judged."""
         self.forged: Final[dict[str, float]] = {}
@@ -127,7 +130,10 @@ class Judges:
 
     def _is_excused(self, *each: _Reconcile) -> bool:
         """A Lease that a hostile writer edited, a copy, or a machine that its hypervisor stopped, is beyond the promise."""
-        return any(one.replica.is_beyond_promises or one.replica.shard in self.forged for one in each)
+        return any(self.is_beyond_promises(one.replica) or one.replica.shard in self.forged for one in each)
+
+    def is_beyond_promises(self, replica: Replica) -> bool:
+        return replica.is_beyond_promises or replica.process.started_at <= self.history_began_at
 
     # -- the store
 
@@ -148,6 +154,8 @@ class Judges:
         known = self._objects.get(new.uid)
         now = self._world.now
         if known is None:
+            if event.old is not None:  # of an earlier history
+                self.forged[new.uid] = now
             self._objects[new.uid] = _Ownership(label, _turn(new, self._keys), now, now)
             return
         if label != known.label:
@@ -202,7 +210,7 @@ class Judges:
         annotations = doc["metadata"].get("annotations") or {}
         holder = (doc.get("spec") or {}).get("holderIdentity") or ""
         replica = self._fleet.of_shard(name)
-        if replica is None or replica.is_beyond_promises:
+        if replica is None or self.is_beyond_promises(replica):
             return
         by = annotations.get(self._keys.released_by, "")
         if not holder and not by:
@@ -219,6 +227,18 @@ class Judges:
                 "take after silence",
                 f"{name} is taken, uncontested, {age_s:.3f} s after its last renewal by its own clock",
             )
+
+    def begin_history(self) -> None:
+        """etcd was restored: what was seen before is of another history, and lives that began before are not judged."""
+        self.judge_writes()
+        leases = [write for write in self._store.writes if write.resource == LEASE_RESOURCE]
+        self._store.writes[:] = leases  # who made which shard is known on
+        self._register.clear()
+        self._objects.clear()
+        self._held_until.clear()
+        self.history_began_at = self._world.now
+        for entry in self._store.kind(*LEASES).collection.entries():
+            self._held_until[entry.name] = None if _holder(entry) == entry.name else self._world.now
 
     # -- outside systems
 
@@ -243,7 +263,7 @@ class Judges:
             replicas=self._fleet.accounts,
         )
         for foreign in found:
-            if foreign.write.uid not in self.forged:
+            if self.forged.keys().isdisjoint((foreign.write.uid, foreign.write.controller)):
                 self._world.violate("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
 
 

@@ -29,7 +29,7 @@ _REFUSED_S: Final = 0.001
 class Rule:
     """A fault of *share* of the requests. Empty fields match everything.
 
-    *what*: request_late, request_lost, answer_lost, request_repeated, server_errors.
+    *what*: request_late, request_lost, answer_lost, request_repeated, server_errors, write_refused.
     """
 
     what: str
@@ -40,9 +40,11 @@ class Rule:
     delay_s: float = 0.0
     """request_late: the longest delay."""
     code: int = 500
+    path: str = ""
+    """Part of the path."""
 
     def matches(self, process: Process, call: Call) -> bool:
-        if self.process and self.process != process.name:
+        if self.process and self.process != process.name or self.path not in call.path:
             return False
         is_read = call.method == "GET"
         return not self.verb or self.verb == ("read" if is_read else "write") or self.verb == call.method
@@ -185,7 +187,9 @@ class _Request:
         rule = self._rule
         if not server.is_up:
             self._break("connection reset")
-        elif rule is not None and rule.what == "server_errors" and not self._call.is_stream:
+        elif (
+            rule is not None and rule.what in ("server_errors", "write_refused") and not self._call.is_stream
+        ):
             headers = [(b"Retry-After", b"1")] if rule.code == 429 else []
             body = (
                 b'{"kind":"Status","status":"Failure","reason":"Simulated","message":"simulated","code":%d}'

@@ -34,6 +34,7 @@ class Process:
         self.name: Final = name
         self.pid: Final = pid
         self.rng: Final = world.rng(f"process {name}/{pid}")
+        self.started_at: Final = world.now
         self.exit_code: int | None = None
         self.is_frozen = False
         self.busy_until = 0.0

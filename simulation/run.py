@@ -11,12 +11,14 @@ import msgspec
 import structlog
 
 from devcluster.embedded.store import Entry
+from simulation.coverage import note_log, watch_decisions
 from simulation.faults import Fault, Faults, draw
 from simulation.fleet import Fleet
 from simulation.judges import LEASES
+from simulation.knobs import turn
 from simulation.process import present
 from simulation.record import describe_log
-from simulation.scale import KEYS, LEASE_NAMESPACE, Scale, draw_scale
+from simulation.scale import KEYS, LEASE_NAMESPACE, draw_scale
 from simulation.users import Users
 from simulation.world import RECENT, Violation, World
 
@@ -63,12 +65,15 @@ def run(plan: Plan) -> Result:
     scale = draw_scale(world.rng("scale"))
     reached: Counter[str] = Counter()
     _log_into(world, reached)
+    watch_decisions(reached)
+    knobs = turn(world.rng("knobs"))
     faults = _faults(plan, world)
     fleet = Fleet(world, scale)
     _kept.append(fleet)
     rule = what = ""
     try:
-        _play(world, fleet, faults, scale)
+        world.note(f"{scale} {' '.join(knobs)}")
+        _play(world, fleet, faults)
     except Violation as violation:
         rule, what = violation.rule, violation.what
         world.note(f"VIOLATION {violation}")
@@ -101,9 +106,8 @@ def _faults(plan: Plan, world: World) -> list[Fault]:
     return draw(rng, begin=FAULTS_FROM_S, end=FAULTS_UNTIL_S)
 
 
-def _play(world: World, fleet: Fleet, planned: list[Fault], scale: Scale) -> None:
+def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
     """Raises Violation."""
-    world.note(str(scale))
     fleet.start()
     users = Users(fleet)
     users.start()
@@ -156,7 +160,7 @@ def _log_into(world: World, reached: Counter[str]) -> None:
     """Have log lines of every process go into the record."""
 
     def keep(logger: object, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        reached[f"log {event.get('event')}"] += 1
+        note_log(reached, event)
         world.note(describe_log(present.get(), {**event, "level": method}))
         raise structlog.DropEvent
 

@@ -27,6 +27,8 @@ class Scale:
     lease_s: int
     settle_s: int
     hold: bool
+    finalizes: bool
+    """Whether the controller has a finalizer."""
     longest_reconcile_s: float
     updates_per_s: float
 
@@ -42,6 +44,7 @@ def draw_scale(rng: random.Random) -> Scale:
         lease_s=rng.choice((5, 10, 15)),
         settle_s=rng.choice((0, 1, 2)),
         hold=rng.random() < 0.5,
+        finalizes=rng.random() < 0.3,
         longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
         updates_per_s=rng.choice((0.5, 1.0, 2.0)),
     )

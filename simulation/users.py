@@ -33,6 +33,11 @@ class Users:
     def stop(self) -> None:
         self._is_over = True
 
+    def forget(self) -> None:
+        """Objects are others now: look which there are."""
+        items = self._fleet.store.request("GET", _PATH)["items"]
+        self.names[:] = sorted(item["metadata"]["name"] for item in items)
+
     def create(self) -> None:
         name = f"site-{self._made}"
         self._made += 1

@@ -7,7 +7,7 @@ counter of resource versions. Does not know HTTP, schemas or who may do what: `w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -189,6 +189,11 @@ class Collection:
     def confirm(self) -> None:
         """A consistent read found nothing newer: the collection is as new as the whole store."""
         self.confirmed = self.versions.current
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Hold *entries* and nothing else, as after a restore of a backup: no events, and no history."""
+        self._entries = SortedDict((entry.key, entry) for entry in entries)
+        self.forget_history()
 
     def forget_history(self) -> None:
         """After a restart the past is gone: older versions are 410."""
