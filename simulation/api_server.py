@@ -15,8 +15,8 @@ import msgspec
 from devcluster.accounts import Account
 from devcluster.embedded.endpoints import Answer as PlaneAnswer
 from devcluster.embedded.endpoints import Call as PlaneCall
-from devcluster.embedded.registry import Kind
 from devcluster.embedded.reads import parse_version
+from devcluster.embedded.registry import Kind
 from devcluster.embedded.status import Refusal, expired, not_found, too_large
 from devcluster.embedded.store import Collection, Entry, Event
 from devcluster.embedded.watches import Watch, error_line

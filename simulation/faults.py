@@ -14,12 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.embedded.status import Refusal
-from ringleader.assets import website_crd
 from simulation.fleet import Fleet, Replica
 from simulation.network import Rule, Stream
 from simulation.process import Process
-from simulation.store import Snapshot
 from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES
+from simulation.store import Snapshot
 
 if TYPE_CHECKING:
     from simulation.machine import Machine
@@ -68,6 +67,16 @@ class Strike:
         self.rng: Final = rng
         self.heal_in: Final = heal
         """Undo something in some seconds, at the end of the faults at the latest."""
+
+    def again_in(self, delay_s: float, create: Callable[[], None]) -> None:
+        """Have *create* make something anew in *delay_s*, or as soon after that as it is gone."""
+        self.heal_in(delay_s, partial(self._create, create))
+
+    def _create(self, create: Callable[[], None]) -> None:
+        try:
+            create()
+        except Refusal:  # it is not gone yet
+            self.fleet.world.after(1.0, partial(self._create, create))
 
     @property
     def lease_s(self) -> float:
@@ -549,14 +558,7 @@ def ring_deleted(strike: Strike) -> None:
     strike.note("ring_deleted")
     with suppress(Refusal):
         strike.request("DELETE", _RING)
-    strike.heal_in(strike.span_s(), partial(_recreate_ring, strike))
-
-
-def _recreate_ring(strike: Strike) -> None:
-    try:
-        strike.fleet.create_ring()
-    except Refusal:  # it is not gone yet
-        strike.fleet.world.after(1.0, partial(_recreate_ring, strike))
+    strike.again_in(strike.span_s(), strike.fleet.create_ring)
 
 
 def namespace_deselected(strike: Strike) -> None:
@@ -614,14 +616,7 @@ def namespace_recreated(strike: Strike) -> None:
     if name == SITES:
         strike.users.names.clear()
     strike.forge("DELETE", f"/api/v1/namespaces/{name}")
-    strike.heal_in(strike.span_s(), partial(_recreate_namespace, strike, name))
-
-
-def _recreate_namespace(strike: Strike, name: str) -> None:
-    try:
-        strike.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    except Refusal:  # it is not gone yet
-        strike.fleet.world.after(1.0, partial(_recreate_namespace, strike, name))
+    strike.again_in(strike.span_s(), partial(strike.fleet.create_namespace, name))
 
 
 def definition_recreated(strike: Strike) -> None:
@@ -629,14 +624,7 @@ def definition_recreated(strike: Strike) -> None:
     strike.note("definition_recreated")
     strike.users.names.clear()
     strike.forge("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/websites.example.com")
-    strike.heal_in(strike.span_s(), partial(_redefine, strike))
-
-
-def _redefine(strike: Strike) -> None:
-    try:
-        strike.fleet.store.define(website_crd())
-    except Refusal:
-        strike.fleet.world.after(1.0, partial(_redefine, strike))
+    strike.again_in(strike.span_s(), strike.fleet.define)
 
 
 KINDS: Final[dict[str, Kind]] = {

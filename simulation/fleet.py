@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 import shard_controller as sc
+from devcluster.embedded.status import Refusal
 from ringleader.assets import ring_crd, website_crd
 from shard_controller.process.app import serve
 from shard_controller.process.settings import Settings
@@ -261,7 +264,7 @@ class Fleet:
     def _prepare(self) -> None:
         store = self.store
         store.define(ring_crd())
-        store.define(website_crd())
+        self.define()
         store.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _STATEFUL_SETS)
         store.request(
             "POST",
@@ -269,8 +272,23 @@ class Fleet:
             {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "replica"}, "spec": {}},
         )
         for name in (SITES, LEASE_NAMESPACE):
-            store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+            self.create_namespace(name)
         self.create_ring()
+
+    def repair(self) -> None:
+        """Create what a user would miss: namespaces, definition, ring. What exists stays as it is."""
+        missed: list[Callable[[], None]] = [self.define, self.create_ring]
+        for create in (*(partial(self.create_namespace, name) for name in (SITES, LEASE_NAMESPACE)), *missed):
+            with suppress(Refusal):
+                create()
+
+    def create_namespace(self, name: str) -> None:
+        """Raises: Refusal while it exists."""
+        self.store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+
+    def define(self) -> None:
+        """Have the objects' resource served. Raises: Refusal while it exists."""
+        self.store.define(website_crd())
 
     def create_ring(self) -> None:
         """Raises: Refusal while it exists."""

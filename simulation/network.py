@@ -44,7 +44,7 @@ class Rule:
     """Part of the path."""
 
     def matches(self, process: Process, call: Call) -> bool:
-        if self.process and self.process != process.name or self.path not in call.path:
+        if (self.process and self.process != process.name) or self.path not in call.path:
             return False
         is_read = call.method == "GET"
         return not self.verb or self.verb == ("read" if is_read else "write") or self.verb == call.method

@@ -13,8 +13,9 @@ from kubeio.http.messages import Call
 from kubeio.protocol import RingKeys
 
 _MERGE = "merge-patch"
-_ALWAYS = re.compile(r"^FAULT|^VIOLATION|ends with|starts on|: leading|healed")
-_OF_PROCESSES = re.compile(r" log | leases/")
+_ALWAYS = re.compile(r"^FAULT|^VIOLATION|log info: leading|healed")
+_PID = re.compile(r"(?<=\d)/\d+")
+_OF_PROCESSES = re.compile(r" log | leases/| ends with | starts on ")
 
 
 def describe_write(call: Call, keys: RingKeys) -> str:
@@ -91,7 +92,7 @@ def relevant(lines: Iterable[str], what: str, *, most: int) -> list[str]:
     found: deque[str] = deque(maxlen=most)
     shown: set[str] = set()
     for line in lines:
-        text = line[12:]
+        text = _PID.sub("", line[12:])
         if _ALWAYS.search(text):
             shown.clear()
         elif text in shown:

@@ -120,6 +120,7 @@ def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
     while why := unsettled(fleet):
         if world.now >= limit:
             raise Violation("no orphan", f"{why}, {SETTLE_S:g} s after the last fault")
+        fleet.repair()
         world.run(world.now + 1)
     fleet.judges.judge_writes()
     if world.violation is not None:
