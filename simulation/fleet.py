@@ -277,8 +277,9 @@ class Fleet:
 
     def repair(self) -> None:
         """Create what a user would miss: namespaces, definition, ring. What exists stays as it is."""
-        missed: list[Callable[[], None]] = [self.define, self.create_ring]
-        for create in (*(partial(self.create_namespace, name) for name in (SITES, LEASE_NAMESPACE)), *missed):
+        namespaces = [partial(self.create_namespace, name) for name in (SITES, LEASE_NAMESPACE)]
+        missed: list[Callable[[], None]] = [*namespaces, self.define, self.create_ring]
+        for create in missed:
             with suppress(Refusal):
                 create()
 
@@ -300,6 +301,7 @@ class Fleet:
             "settleSeconds": self.scale.settle_s,
             "maxLeaseDurationSeconds": 2 * self.scale.lease_s,
             "holdSeconds": 4 * self.scale.lease_s,
+            "auditIntervalSeconds": 100,
             "resources": [
                 {
                     "group": "example.com",

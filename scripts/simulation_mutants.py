@@ -1,0 +1,114 @@
+"""How many seeds of the simulation it takes to notice each broken rule: the strength of the simulation itself.
+
+Each patch of tests/mutants is applied to a copy of the checkout, and seeds run there until a judge finds something.
+Results are kept in tests/simulation/mutants.json; `--table` writes them into docs/testing.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mutants import ROOT, BadMutant, Mutant, mutated, read_mutants
+
+RESULTS = ROOT / "tests" / "simulation" / "mutants.json"
+PAGE = ROOT / "docs" / "testing.md"
+BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->"
+COPIED = (
+    "ring",
+    "kubeio",
+    "sharder",
+    "shard_controller",
+    "devcluster",
+    "ringleader",
+    "simulation",
+    "manifests",
+    "examples",
+)
+FIRST = 1
+_FAILED = re.compile(r"^FAILED seed (\d+) .*?reconciles  (?P<rule>[^:]+):", re.MULTILINE)
+
+
+def find(mutant: Mutant, *, seeds: int) -> dict[str, object]:
+    """The first seed at which a judge notices *mutant*, and which judge. Raises: BadMutant."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        tree = Path(name)
+        for folder in COPIED:
+            shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for path, text in mutated(mutant, tree).items():
+            path.write_text(text)
+        command = [sys.executable, "-m", "simulation", "--until-failure", "--no-shrink"]
+        command += ["--first", str(FIRST), "--seeds", str(seeds)]
+        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    found = _FAILED.search(done.stdout)
+    if done.returncode not in (0, 1) or (done.returncode == 1 and found is None):
+        raise BadMutant(f"{mutant.name}: {(done.stdout + done.stderr)[-500:]}")
+    return {
+        "rule": mutant.rule,
+        "seeds": int(found.group(1)) - FIRST + 1 if found else None,
+        "judge": found["rule"] if found else "",
+        "of": seeds,
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def table(results: dict[str, dict[str, object]]) -> str:
+    """The table of docs/testing.md: found ones by their seeds, then the others."""
+    found = sorted(
+        (each for each in results.items() if each[1]["seeds"]), key=lambda each: (each[1]["seeds"], each[0])
+    )
+    left = sorted(each for each in results.items() if not each[1]["seeds"])
+    lines = ["| mutant | rule | seeds until found | judge |\n", "|---|---|---|---|\n"]
+    for name, result in (*found, *left):
+        seeds = result["seeds"] or f"not in {result['of']}"
+        lines.append(f"| {name} | {result['rule']} | {seeds} | {result['judge']} |\n")
+    return "".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", help="whole names of patches; all that have results if none is given"
+    )
+    parser.add_argument("--seeds", type=int, default=500, help="most seeds for each (default 500)")
+    parser.add_argument(
+        "--table", action="store_true", help="write the table into docs/testing.md and run nothing"
+    )
+    flags = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if flags.table:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(before + BEGIN + table(results) + END + rest.partition(END)[2])
+        return 0
+    known = {mutant.name: mutant for mutant in read_mutants()}
+    names = flags.names or list(results)
+    if unknown := [name for name in names if name not in known]:
+        print(f"error: {unknown[0]}: is no patch in tests/mutants", file=sys.stderr)
+        return 2
+    for number, name in enumerate(names, 1):
+        try:
+            results[name] = find(known[name], seeds=flags.seeds)
+        except BadMutant as problem:
+            print(f"simulation mutants: {problem}", file=sys.stderr)
+            continue
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        result = results[name]
+        shown = f"found by seed {result['seeds']} ({result['judge']})" if result["seeds"] else "NOT FOUND"
+        print(f"{number}/{len(names)} {name}: {shown}, {result['seconds']} s", flush=True)
+    return 1 if any(not results[name]["seeds"] for name in names if name in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Seeds of the simulation: fifty pass, a seed gives one run, a broken rule is found and its faults are made few."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from shard_controller.shard.lease_validity import LeaseValidity
+from simulation.coverage import expected
+from simulation.faults import KINDS, Fault
+from simulation.knobs import KNOBS, turn
+from simulation.run import Plan, Result
+from simulation.runs import run_all, run_one, shrink
+from simulation.world import World
+
+SEEDS = 50
+DIGEST = re.compile(r"digest ([0-9a-f]{24})")
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    return subprocess.run(
+        [sys.executable, "-m", "simulation", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=600,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_fifty_seeds_break_no_rule() -> None:
+    done = simulate("--seeds", str(SEEDS), "--no-shrink")
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert f"{SEEDS} seeds from 1 on" in done.stdout
+    assert ": 0 failed" in done.stdout
+
+
+@pytest.mark.parametrize("seed", [3, 7, 11])
+def test_a_seed_gives_one_run(seed: int) -> None:
+    first, second = (simulate("--seed", str(seed), "--no-shrink").stdout for _ in range(2))
+    found = DIGEST.search(first)
+    assert found is not None, first
+    assert first == second
+
+
+def test_another_seed_gives_another_run() -> None:
+    first, second = run_all([Plan(3), Plan(4)], workers=2)
+    assert first.digest != second.digest
+
+
+def first_failure(plans: range) -> Result:
+    return next(result for result in run_all(map(Plan, plans), workers=os.cpu_count() or 1) if result.rule)
+
+
+@pytest.mark.timeout(300)
+def test_a_broken_rule_is_found_and_its_faults_are_made_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 5.1: from two thirds of the duration on nothing starts. Runs are forks, so they have the broken rule."""
+    monkeypatch.setattr(LeaseValidity, "holds", lambda self, now: True)
+    failed = first_failure(range(1, 100))
+    shrunk = shrink(failed, workers=2, most=60)
+    assert shrunk.rule == failed.rule
+    assert len(shrunk.faults) <= min(len(failed.faults), 4)
+    again = run_one(Plan(shrunk.seed, shrunk.faults))
+    assert (again.rule, again.what, again.digest) == (shrunk.rule, shrunk.what, shrunk.digest)
+
+
+def test_every_fault_can_be_written_and_read() -> None:
+    for kind in KINDS:
+        fault = Fault(12.34, kind, 56)
+        assert Fault.parse(str(fault)) == fault
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--kinds", "process_killled"), "error: --kinds process_killled: is no fault; use request_late,"),
+        (("--seed", "1", "--faults", "nonsense@1#2"), "error: --faults: 'nonsense' is no fault"),
+    ],
+)
+def test_bad_input_is_named_with_the_remedy(arguments: tuple[str, ...], message: str) -> None:
+    done = simulate(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr
+
+
+def test_every_knob_is_a_constant_of_the_product() -> None:
+    import importlib
+
+    for knob in KNOBS:
+        module = importlib.import_module(knob.module)
+        assert hasattr(module, knob.name), knob
+        assert getattr(module, knob.name) not in knob.values, knob
+    assert callable(turn)
+
+
+def test_what_could_be_reached_is_read_from_the_code() -> None:
+    found = expected()
+    assert {"log shard changed state", "decision Assign", "state contested", "fault partition"} <= found
+    assert len(found) > 100
+
+
+def test_the_record_keeps_its_last_lines() -> None:
+    world = World(1, keeps=2)
+    for number in range(5):
+        world.note(str(number))
+    assert [line.split()[-1] for line in world.record] == ["3", "4"]
