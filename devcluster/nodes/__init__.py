@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from devcluster.nodes.cluster import NodePlane, node_plane
 from devcluster.nodes.leftovers import remove_leftovers
-from devcluster.nodes.requirements import RequirementsMissing, check_machine, ensure_node_binaries
+from devcluster.nodes.requirements import (
+    RequirementsMissing,
+    check_available_programs,
+    check_machine,
+    ensure_node_binaries,
+)
 
 __all__ = [
     "NodePlane",
     "RequirementsMissing",
+    "check_available_programs",
     "check_machine",
     "ensure_node_binaries",
     "node_plane",
