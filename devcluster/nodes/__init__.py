@@ -7,6 +7,7 @@ left. `RequirementsMissing` names what this machine lacks.
 from __future__ import annotations
 
 from devcluster.nodes.cluster import NodePlane, node_plane
+from devcluster.nodes.images import import_into
 from devcluster.nodes.leftovers import remove_leftovers
 from devcluster.nodes.requirements import (
     RequirementsMissing,
@@ -21,6 +22,7 @@ __all__ = [
     "check_available_programs",
     "check_machine",
     "ensure_node_binaries",
+    "import_into",
     "node_plane",
     "remove_leftovers",
 ]

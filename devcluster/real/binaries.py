@@ -165,7 +165,11 @@ def _go(*arguments: str) -> list[str]:
 
 
 def _go_environment(recipe: Recipe) -> dict[str, str]:
-    fixed = {"GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off", "CGO_ENABLED": str(int(bool(recipe.headers)))}
+    fixed = {
+        "GOFLAGS": "-mod=readonly -trimpath",
+        "GOWORK": "off",
+        "CGO_ENABLED": str(int(bool(recipe.headers))),
+    }
     return {"GOTOOLCHAIN": "local"} | dict(os.environ) | fixed
 
 

@@ -1,13 +1,14 @@
 """The chart's fleet on real nodes, and what a cluster does to it. The tests run in their order, on one fleet.
 
-The image is the wheel on a base of this machine's own Python (`tests.cluster.python_image`): no base image can be
-pulled here. Leases last 15 s as the chart has it, objects change ten times a second.
+The image is the released one, on Debian packages where apt-get has them; the summary of the run says which base it has.
+Leases last 15 s as the chart has it, objects change ten times a second.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from devcluster.image import NAME
 from kubeio.resource import CRDS
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import CONFIGMAPS
@@ -191,7 +192,7 @@ async def test_a_kubelet_is_frozen_and_no_object_moves(fleet: PodFleet) -> None:
 
 async def test_an_image_that_does_not_start_stops_the_roll_and_a_rollback_mends_it(fleet: PodFleet) -> None:
     async with fleet.act("an image that does not start, then helm rollback", within_s=300):
-        await fleet.upgrade(image="ringleader:missing")
+        await fleet.upgrade(image=f"{NAME}:missing")
 
         async def is_stuck() -> str:
             waiting = [reason for pod in await fleet.pods() for reason in _waiting(pod)]
