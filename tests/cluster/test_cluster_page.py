@@ -1,4 +1,4 @@
-"""A newcomer's way in docs/operate.md, "On nodes of your own machine": its commands as they stand there, on real nodes."""
+"""A newcomer's way: the commands of docs/operate.md, "On nodes of your own machine", as they stand there."""
 
 from __future__ import annotations
 
