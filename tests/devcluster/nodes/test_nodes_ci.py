@@ -1,4 +1,4 @@
-"""What .ci/run does where nodes cannot run: it names the reason in one line and goes on."""
+"""What .ci/run does where nodes can run, and where they cannot: it names the reason in one line and goes on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.nodes.__main__ import main as check_nodes
+
 ROOT = Path(__file__).parents[3]
 
 
-def run_ci(path: Path) -> tuple[str, list[str]]:
-    """What .ci/run prints with *path* as its PATH, and which targets it makes."""
+def run_ci(path: Path, *, others: str = "") -> tuple[str, list[str]]:
+    """What .ci/run prints with *path* and *others* as its PATH, and which targets it makes."""
     made = path / "made"
     make = path / "make"
     make.write_text(f'#!/bin/sh\necho "$1" >> {made}\n')
@@ -23,7 +25,11 @@ def run_ci(path: Path) -> tuple[str, list[str]]:
         (path / name).symlink_to(shutil.which(name) or name)
     done = subprocess.run(
         [str(ROOT / ".ci" / "run")],
-        env={"PATH": str(path), "VENV": str(Path(sys.prefix)), "HOME": os.environ["HOME"]},
+        env={
+            "PATH": f"{path}:{others}" if others else str(path),
+            "VENV": str(Path(sys.prefix)),
+            "HOME": os.environ["HOME"],
+        },
         capture_output=True,
         text=True,
         timeout=100,
@@ -50,3 +56,9 @@ def test_without_apt_get_the_missing_commands_are_named(tmp_path: Path) -> None:
     said, made = run_ci(tmp_path)
     assert "ci: make test-cluster does not run here: nodes: " in said
     assert made == ["test", "test-long"]
+
+
+def test_where_nodes_can_run_they_do(tmp_path: Path) -> None:
+    if check_nodes() != 0:
+        pytest.skip("nodes cannot run here: python -m devcluster.nodes says why")
+    assert run_ci(tmp_path, others=os.environ["PATH"]) == ("", ["test", "test-cluster", "test-long"])
