@@ -1,4 +1,4 @@
-"""`ringleader devcluster up|down|list`: control planes on this machine.
+"""`ringleader devcluster up|load|down|list`: control planes on this machine.
 
 Owns the words and flags; `devcluster.background` owns the processes.
 """
@@ -85,6 +85,40 @@ def up(
     said = f"{name} ({record.kind}) {'is up' if was_started else 'is up already'} at {record.url}"
     typer.echo(said, err=True)  # stdout is for the shell: eval "$(ringleader devcluster up)"
     print_line(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
+    return 0
+
+
+@app.command()
+def load(
+    archive: Annotated[
+        Path,
+        typer.Argument(metavar="ARCHIVE", help="Image as a tar archive: OCI layout, or `podman save`."),
+    ],
+    *,
+    name: Name = "default",
+) -> int:
+    """Import a container image into every node: there is no registry."""
+    from devcluster.background import find_background
+    from devcluster.children import PlaneFailed
+    from devcluster.nodes import RequirementsMissing, import_into
+    from devcluster.real import BinariesMissing
+
+    _check_name(name)
+    if not archive.is_file():
+        raise InputError(
+            "ARCHIVE",
+            str(archive),
+            "is no file",
+            "use an image archive, such as dist/image.tar of `make image`",
+        )
+    record = find_background(name)
+    if record is None or not record.is_up:
+        return _fail(f"{name} is not up (ringleader devcluster up --real --nodes 1)")
+    try:
+        nodes = import_into(Path(record.kubeconfig).parent, archive.resolve())
+    except (PlaneFailed, RequirementsMissing, BinariesMissing) as failed:
+        return _fail(f"{name}: {failed}")
+    print_line(f"{archive.name} is on {', '.join(nodes)}")
     return 0
 
 

@@ -100,6 +100,15 @@ def _version_causes(version: Doc, where: str) -> list[Cause]:
     return causes
 
 
+def warnings(kind: Kind) -> tuple[str, ...]:
+    """What a client should know that wrote the CRD of *kind*."""
+    rules = sum(len(version.schema.rules) for version in kind.versions.values() if version.schema is not None)
+    if not rules:
+        return ()
+    said = "rules in CEL (x-kubernetes-validations) are stored and not evaluated by this control plane"
+    return (f"{kind.plural}.{kind.group}: {said}",)
+
+
 def served_kind(doc: Doc, collection: Collection) -> Kind:
     """The kind that a checked CRD defines, its objects in *collection*."""
     spec = doc["spec"]

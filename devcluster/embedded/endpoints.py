@@ -19,6 +19,7 @@ from devcluster.embedded import discovery, openapi, reads, reviews
 from devcluster.embedded.builtin import add_builtins
 from devcluster.embedded.collector import Collector
 from devcluster.embedded.definitions import served_kind
+from devcluster.embedded.definitions import warnings as definition_warnings
 from devcluster.embedded.deletion import parse_delete_options
 from devcluster.embedded.objects import decode_body
 from devcluster.embedded.paths import Target, parse_target
@@ -196,6 +197,8 @@ class Endpoints:
         warnings: tuple[str, ...] = ()
         if written.dropped and request.field_validation != "Ignore":
             warnings = tuple(f'unknown field "{field}"' for field in written.dropped)
+        if target.kind is self._definitions and (served := self._served_by(written)):
+            warnings += definition_warnings(served)
         return Answer(reads.one(target, written.entry, shape), written.code, warnings=warnings)
 
     def _serve_delete(self, call: Call, target: Target, verb: str, request: Request, shape: Shape) -> Answer:
@@ -287,6 +290,11 @@ class Endpoints:
         for plural, body in default_objects():
             kind = self._builtin(GROUP, plural)
             self.writes.create(Target(kind, kind.versions["v1"], "", "", ""), request, body)
+
+    def _served_by(self, definition: Written) -> Kind | None:
+        """The kind that a stored *definition* serves now."""
+        spec = definition.entry.decoded()["spec"]
+        return self.registry.get(spec["group"], spec["names"]["plural"])
 
     def _on_definition(self, event: Event) -> None:
         """A CRD came, changed or went: so does its kind. Its objects outlast a change."""

@@ -1,8 +1,7 @@
 """Structural schemas of custom resources: what is dropped, what is filled in, what is refused. Pure.
 
 Validation itself is jsonschema-rs; pruning, defaulting and the `x-kubernetes-*` extensions are ours. CEL rules
-(`x-kubernetes-validations`) are refused with the path that holds them: a rule that is not checked must not
-look as if it were.
+(`x-kubernetes-validations`) are stored and not evaluated; `Schema.rules` has their paths, for a warning.
 """
 
 from __future__ import annotations
@@ -37,14 +36,16 @@ class SchemaError(Exception):
 class Schema:
     """One version's schema, compiled: `Schema(openAPIV3Schema, where="spec.versions[0].schema")`."""
 
-    __slots__ = ("_node", "_validator", "source")
+    __slots__ = ("_node", "_validator", "rules", "source")
 
     def __init__(self, source: dict[str, Any], *, where: str) -> None:
         causes: list[Cause] = []
         if source.get("type") != "object":
             causes.append(Cause(f"{where}.type", "must be object at the root", "FieldValueRequired"))
         self.source: Final = source
-        self._node = _Node(source, where, causes, root=True)
+        self.rules: Final[list[str]] = []
+        """Paths of rules in CEL, which are not evaluated."""
+        self._node = _Node(source, where, causes, self.rules, root=True)
         if causes:
             raise SchemaError(causes)
         try:
@@ -84,21 +85,23 @@ class _Node:
     )
 
     def __init__(
-        self, schema: dict[str, Any], where: str, causes: list[Cause], *, root: bool = False
+        self, schema: dict[str, Any], where: str, causes: list[Cause], rules: list[str], *, root: bool = False
     ) -> None:
         _check(schema, where, causes)
+        if schema.get("x-kubernetes-validations"):
+            rules.append(f"{where}.x-kubernetes-validations")
         self.properties: dict[str, _Node] = {
-            name: _Node(child, f"{where}.properties[{name}]", causes)
+            name: _Node(child, f"{where}.properties[{name}]", causes, rules)
             for name, child in (schema.get("properties") or {}).items()
         }
         additional = schema.get("additionalProperties")
         self.additional: _Node | None = (
-            _Node(additional, f"{where}.additionalProperties", causes)
+            _Node(additional, f"{where}.additionalProperties", causes, rules)
             if isinstance(additional, dict)
             else None
         )
         items = schema.get("items")
-        self.items = _Node(items, f"{where}.items", causes) if isinstance(items, dict) else None
+        self.items = _Node(items, f"{where}.items", causes, rules) if isinstance(items, dict) else None
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource")) or root
         self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True
         self.nullable = bool(schema.get("nullable"))
@@ -145,14 +148,6 @@ class _Node:
 
 
 def _check(schema: dict[str, Any], where: str, causes: list[Cause]) -> None:
-    if schema.get("x-kubernetes-validations"):
-        causes.append(
-            Cause(
-                f"{where}.x-kubernetes-validations",
-                "CEL rules are not evaluated by the embedded control plane; use the real one",
-                "FieldValueForbidden",
-            )
-        )
     causes.extend(
         Cause(f"{where}.{key}", "not allowed in a structural schema", "FieldValueForbidden")
         for key in _UNSERVED

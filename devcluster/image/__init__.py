@@ -1,7 +1,7 @@
 """Container image of Ringleader as an OCI image layout, built without a container engine and without root.
 
-Owns which layers the image has and its configuration. Layer 1 is a base system of Debian packages, layer 2 the locked
-Python packages, layer 3 Ringleader's own wheel. Equal inputs give equal bytes.
+Owns which layers the image has and its configuration. Layer 1 is a base system, of Debian packages in releases, layer 2
+the locked Python packages, layer 3 Ringleader's own wheel. Equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from devcluster.image.oci import ImageConfig, tar_of, write_layout
 from devcluster.image.wheels import compile_modules, locked_requirements, unpack_locked, unpack_wheel
 from kubeio.errors import InputError
 
-__all__ = ["ROOT", "SOURCE_DATE_EPOCH", "BaseSystem", "build_image", "build_wheel", "commit_time", "tar_of"]
+__all__ = [
+    "NAME",
+    "ROOT",
+    "SOURCE_DATE_EPOCH",
+    "BaseSystem",
+    "build_image",
+    "build_wheel",
+    "commit_time",
+    "tar_of",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCE_DATE_EPOCH: Final = "SOURCE_DATE_EPOCH"

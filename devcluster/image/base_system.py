@@ -28,12 +28,9 @@ _DROPPED: Final = (
     "usr/share/applications",
     "usr/share/binfmts",
     "usr/lib/*/gconv",
-    "usr/lib/python3*/idlelib",
-    "usr/lib/python3*/lib2to3",
-    "usr/lib/python3*/pydoc_data",
-    "usr/lib/python3*/test",
-    "usr/lib/python3*/turtledemo",
 )
+DROPPED_MODULES: Final = ("idlelib", "lib2to3", "pydoc_data", "test", "turtledemo")
+"""Modules of the standard library that no program of the image imports."""
 _FILES: Final = {
     "etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n",
     "etc/group": "root:x:0:\nnonroot:x:65532:\n",
@@ -51,7 +48,9 @@ class BaseSystem:
     @property
     def site_packages(self) -> str:
         """Folder that the system's Python imports from, without the leading slash."""
-        return f"usr/local/lib/{self.python}/dist-packages"
+        library = f"usr/lib/{self.python}"
+        is_debian = "dist-packages" in (self.tree / library / "site.py").read_text()
+        return f"usr/local/lib/{self.python}/dist-packages" if is_debian else f"{library}/site-packages"
 
     @property
     def loader(self) -> Path:
@@ -133,13 +132,19 @@ def _download(cache: Path) -> list[Path]:
 
 
 def _tidy(tree: Path) -> None:
-    for pattern in _DROPPED:
+    for pattern in (*_DROPPED, *(f"usr/lib/python3*/{name}" for name in DROPPED_MODULES)):
         for path in tree.glob(pattern):
             shutil.rmtree(path)
     for path in (tree / "usr/share/doc").rglob("*"):
         if path.is_file() and not path.is_symlink() and path.name != "copyright":  # licences stay
             path.unlink()
+    write_accounts(tree)
+
+
+def write_accounts(tree: Path) -> None:
+    """The files of accounts and name resolution in *tree*, and its /tmp."""
     for name, text in _FILES.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text)
     (tree / "tmp").mkdir(exist_ok=True)
     (tree / "tmp").chmod(0o1777)

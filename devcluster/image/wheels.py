@@ -83,14 +83,14 @@ def compile_modules(tree: Path, system: BaseSystem) -> None:
     libraries = sorted(
         {str(path.parent) for path in base.glob("**/*-linux-gnu/*.so*") if "python3" not in str(path)}
     )
-    folders = [
-        folder for folder in (f"usr/lib/{system.python}", system.site_packages) if (tree / folder).is_dir()
-    ]
     python = [
         str(system.loader),
         "--library-path",
         ":".join(libraries),
         str(base / "usr/bin" / system.python),
+    ]
+    folders = [
+        folder for folder in (f"usr/lib/{system.python}", system.site_packages) if (tree / folder).is_dir()
     ]
     options = ["-q", "-x", _UNCOMPILED, "--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/"]
     subprocess.run(

@@ -7,14 +7,22 @@ left. `RequirementsMissing` names what this machine lacks.
 from __future__ import annotations
 
 from devcluster.nodes.cluster import NodePlane, node_plane
+from devcluster.nodes.images import import_into
 from devcluster.nodes.leftovers import remove_leftovers
-from devcluster.nodes.requirements import RequirementsMissing, check_machine, ensure_node_binaries
+from devcluster.nodes.requirements import (
+    RequirementsMissing,
+    check_available_programs,
+    check_machine,
+    ensure_node_binaries,
+)
 
 __all__ = [
     "NodePlane",
     "RequirementsMissing",
+    "check_available_programs",
     "check_machine",
     "ensure_node_binaries",
+    "import_into",
     "node_plane",
     "remove_leftovers",
 ]

@@ -13,7 +13,6 @@ from pathlib import Path
 from devcluster.children import Child, PlaneFailed, start_child
 from devcluster.nodes.cgroups import create_cgroup
 from devcluster.nodes.configuration import (
-    SOCKET,
     NodeFiles,
     cni_config,
     containerd_config,
@@ -21,6 +20,7 @@ from devcluster.nodes.configuration import (
     kubelet_flags,
     proxy_config,
 )
+from devcluster.nodes.images import import_image, inside_of, note_init, run_ctr
 from devcluster.nodes.network import NodeNetwork
 from devcluster.real.recipes import CNI_PLUGINS
 
@@ -66,6 +66,7 @@ class Node:
         """Start everything but wait for containerd only. *kubelet*, *proxy*: kubeconfigs; *others*: its peers."""
         await asyncio.to_thread(self._write_files, kubelet=kubelet, proxy=proxy)
         await self._start_init()
+        note_init(self.files.folder, self._init_pid)
         await asyncio.to_thread(self._network.connect, self.index, pid=self._init_pid, others=others)
         await self._enter("containerd", f"--config={self.files.containerd}")
         await self._wait_containerd()
@@ -75,18 +76,7 @@ class Node:
 
     async def import_image(self, archive: Path) -> None:
         """Import an image archive into containerd, for pods. Raises: PlaneFailed."""
-        answer = await self.ctr("images", "import", "--local", str(archive))
-        if answer:
-            raise PlaneFailed(f"{self.name} refused the image {archive}: {answer}")
-
-    async def ctr(self, *arguments: str) -> str:
-        """Run `ctr` in the namespace of pods; what it says if it fails, empty if it does not."""
-        command = [*self._inside, str(self._binaries["ctr"]), "--address", SOCKET, "--namespace", "k8s.io"]
-        process = await asyncio.create_subprocess_exec(
-            *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        out, _ = await process.communicate()
-        return f"{out.decode().strip()} (exit {process.returncode})" if process.returncode else ""
+        await import_image(self.name, self._init_pid, self._binaries["ctr"], archive)
 
     def cut(self) -> None:
         """Pull the network cable: the node is lost to the others, its pods go on."""
@@ -116,13 +106,6 @@ class Node:
             if not child.is_running:
                 return f"{name} of {self.name} ended:\n{child.last_lines()}"
         return ""
-
-    @property
-    def _inside(self) -> list[str]:
-        """The command that enters the node's namespaces; what it starts dies with it."""
-        nsenter, setpriv = shutil.which("nsenter") or "", shutil.which("setpriv") or ""
-        namespaces = ["--net", "--mount", "--pid"]
-        return [nsenter, "--target", str(self._init_pid), *namespaces, setpriv, "--pdeathsig", "KILL"]
 
     def _write_files(self, *, kubelet: Path, proxy: Path) -> None:
         files, network = self.files, self._network
@@ -158,12 +141,18 @@ class Node:
 
     async def _enter(self, program: str, *arguments: str) -> None:
         path = os.pathsep.join([str(self._binaries["containerd"].parent), os.environ["PATH"]])
-        command = ["/usr/bin/env", f"PATH={path}", *self._inside, str(self._binaries[program]), *arguments]
+        command = [
+            "/usr/bin/env",
+            f"PATH={path}",
+            *inside_of(self._init_pid),
+            str(self._binaries[program]),
+            *arguments,
+        ]
         self._children[program] = await start_child(command, name=program, log=self.files.log(program))
 
     async def _wait_containerd(self) -> None:
         deadline = time.monotonic() + _START_S
-        while refusal := await self.ctr("version"):
+        while refusal := await run_ctr(self._init_pid, self._binaries["ctr"], "version"):
             if (problem := self.problem()) or time.monotonic() > deadline:
                 raise PlaneFailed(problem or f"containerd of {self.name} does not answer: {refusal}")
             await asyncio.sleep(0.1)

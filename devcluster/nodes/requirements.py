@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from devcluster.nodes.cgroups import missing_controllers
-from devcluster.real.binaries import BinariesMissing, ensure_binaries, find_binaries
+from devcluster.real.binaries import BinariesMissing, check_available, ensure_binaries, find_binaries
 from devcluster.real.build_progress import BuildProgress
 from devcluster.real.recipes import KUBERNETES_NODE, Recipe, kubernetes_recipe, node_recipes
 
@@ -31,9 +31,10 @@ class RequirementsMissing(Exception):
 def ensure_node_binaries(*, progress: BuildProgress | None = None) -> dict[str, Path]:
     """Paths of every program of a cluster with nodes; what is nowhere is built first.
 
-    Raises: RequirementsMissing before anything is built; BinariesMissing if a build fails.
+    Raises: RequirementsMissing and BinariesMissing before anything is built; BinariesMissing if a build fails.
     """
     check_machine()
+    check_available_programs()
     return {
         name: path
         for recipe, names in _wanted()
@@ -51,6 +52,12 @@ def check_machine() -> None:
     """Raises: RequirementsMissing unless nodes can run here."""
     if missing := _missing():
         raise RequirementsMissing("; ".join(missing))
+
+
+def check_available_programs() -> None:
+    """Raises: BinariesMissing unless every program of a node is there or can be built here."""
+    for recipe, names in _wanted():
+        check_available(names, recipe)
 
 
 def _wanted() -> list[tuple[Recipe, list[str]]]:

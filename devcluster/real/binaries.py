@@ -20,7 +20,14 @@ from pathlib import Path
 from devcluster.real.build_progress import BuildProgress, SilentProgress
 from devcluster.real.recipes import VERSION_VARIABLE, Recipe, cache_folder, helm_recipe, kubernetes_recipe
 
-__all__ = ["BinariesMissing", "ensure_binaries", "find_binaries", "helm_recipe", "kubernetes_recipe"]
+__all__ = [
+    "BinariesMissing",
+    "check_available",
+    "ensure_binaries",
+    "find_binaries",
+    "helm_recipe",
+    "kubernetes_recipe",
+]
 
 SERVERS = ("etcd", "kube-apiserver", "kube-controller-manager")
 _ENVTEST = ("etcd", "kube-apiserver", "kubectl")
@@ -76,6 +83,26 @@ def ensure_binaries(
             with progress.building(name, number=number, of=len(missing)):
                 _build(recipe, name, folder, tick=progress.tick)
     return find_binaries(names, recipe)
+
+
+def check_available(names: Sequence[str], recipe: Recipe) -> None:
+    """Raises: BinariesMissing unless all of *names* are there or can be built here; builds nothing."""
+    with contextlib.suppress(BinariesMissing):
+        find_binaries(names, recipe)
+        return
+    _go_version(recipe)
+    if recipe.headers and not _has_headers(recipe.headers):
+        raise BinariesMissing(
+            f"no {', '.join(names)}, and no {recipe.headers} to build it with",
+            f"install {', '.join(names)}, or the packages pkg-config and {recipe.headers}-dev",
+        )
+
+
+def _has_headers(module: str) -> bool:
+    try:
+        return subprocess.run(["pkg-config", "--exists", module], timeout=60, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _find(name: str, recipe: Recipe) -> Path | None:
@@ -138,7 +165,11 @@ def _go(*arguments: str) -> list[str]:
 
 
 def _go_environment(recipe: Recipe) -> dict[str, str]:
-    fixed = {"GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off", "CGO_ENABLED": str(int(recipe.needs_c))}
+    fixed = {
+        "GOFLAGS": "-mod=readonly -trimpath",
+        "GOWORK": "off",
+        "CGO_ENABLED": str(int(bool(recipe.headers))),
+    }
     return {"GOTOOLCHAIN": "local"} | dict(os.environ) | fixed
 
 

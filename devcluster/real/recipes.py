@@ -42,8 +42,8 @@ class Recipe:
     """The user chose this version: ready-made binaries of unknown version are not used."""
     tags: str = ""
     """Build tags, separated by commas."""
-    needs_c: bool = False
-    """Parts of it are written in C: the build needs a C compiler."""
+    headers: str = ""
+    """C library, as pkg-config names it, whose headers the build needs; without one, nothing is C."""
     folders: tuple[str, ...] | None = None
     """Where ready-made binaries may be, instead of KUBEBUILDER_ASSETS and PATH."""
 
@@ -151,8 +151,8 @@ def node_recipes() -> list[Recipe]:
             module=module,
             packages={"runc": "github.com/opencontainers/runc"},
             linker_flags="-s -w",
-            tags="seccomp",  # pods ask for the runtime's seccomp profile: needs the headers of libseccomp
-            needs_c=True,
+            tags="seccomp",  # pods ask for the runtime's seccomp profile
+            headers="libseccomp",
         ),
         Recipe(
             name="containerd",

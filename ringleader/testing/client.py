@@ -139,7 +139,8 @@ def _read_kubeconfig(path: Path) -> tuple[str, dict[str, str], ssl.SSLContext]:
     tls = ssl.create_default_context(cadata=_material(cluster, "certificate-authority", path).decode())
     if "client-certificate-data" in user or "client-certificate" in user:
         _load_certificate(tls, user, path)
-    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    token = Path(user["tokenFile"]).read_text() if "tokenFile" in user else user.get("token")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     return cluster["server"].rstrip("/"), headers, tls
 
 

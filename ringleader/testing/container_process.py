@@ -35,7 +35,7 @@ class KubeletTiming:
 
 
 class ContainerProcess:
-    """A container of a pod whose restartPolicy is Always. *changed* is called after each change of its state."""
+    """A container of a pod. *changed* is called after each change of its state."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class ContainerProcess:
         start: Callable[[], Awaitable[Child]],
         probes: dict[str, Probe | None],
         *,
+        is_restarted: bool,
         grace_s: float,
         timing: KubeletTiming,
         clock: Clock,
@@ -55,6 +56,7 @@ class ContainerProcess:
         self._image = str(spec.get("image", ""))
         self._start = start
         self._probes = probes
+        self._is_restarted = is_restarted
         self._grace_s = grace_s
         self._timing = timing
         self._clock = clock
@@ -63,10 +65,11 @@ class ContainerProcess:
         self._ending = asyncio.Event()
         self._waits_for = "ContainerCreating"
         self._began = self._ended = ""
-        self._exit_code: int | None = None
+        self.exit_code: int | None = None
+        """Of its last end."""
 
     async def run(self) -> None:
-        """Keep the container running until `end`; started anew whenever it ends by itself."""
+        """Keep the container running until `end`; started anew when it ends by itself, if it *is_restarted*."""
         failures = 0
         while not self._ending.is_set():
             self.child = await self._start()
@@ -74,7 +77,9 @@ class ContainerProcess:
             self._changed()
             await self._outlive(self.child)
             self._is_started = self.is_ready = False
-            self._exit_code, self._ended = await self.child.wait(), now()
+            self.exit_code, self._ended = await self.child.wait(), now()
+            if not self._is_restarted:
+                self._ending.set()
             if not self._ending.is_set():
                 failures = 0 if self._clock.now() - began_at >= self._timing.healthy_s else failures
                 self._waits_for = "CrashLoopBackOff"
@@ -90,11 +95,16 @@ class ContainerProcess:
         if self.child is not None:
             await self.child.end(grace_s=grace_s)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and is not started again."""
+        return self._ending.is_set() and self.child is not None and not self.child.is_running
+
     def status(self) -> Doc:
         """Its entry of the pod's `status.containerStatuses`."""
-        ended = {"exitCode": self._exit_code, "startedAt": self._began, "finishedAt": self._ended}
-        ended["reason"] = "Error" if self._exit_code else "Completed"
-        if self._ending.is_set() and self.child is not None and not self.child.is_running:
+        ended = {"exitCode": self.exit_code, "startedAt": self._began, "finishedAt": self._ended}
+        ended["reason"] = "Error" if self.exit_code else "Completed"
+        if self.is_over:
             state: Doc = {"terminated": ended}
         elif self._waits_for:
             state = {"waiting": {"reason": self._waits_for}}
@@ -108,7 +118,7 @@ class ContainerProcess:
             "started": self._is_started,
             "restartCount": self.restarts,
             "state": state,
-            "lastState": {"terminated": ended} if self._exit_code is not None and self.restarts else {},
+            "lastState": {"terminated": ended} if self.exit_code is not None and self.restarts else {},
         }
 
     async def _back_off(self, failures: int) -> None:

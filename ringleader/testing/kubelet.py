@@ -204,6 +204,9 @@ class PodProcesses:
 
     def _container(self, spec: Doc) -> ContainerProcess:
         kubelet, timing = self._kubelet, self._kubelet.timing
+        policy = self.doc["spec"].get("restartPolicy", "Always")
+        if policy == "OnFailure":
+            raise PodError("restartPolicy: OnFailure is not supported")
         environment = environment_of(self.doc, spec, address=self.address)
         command = kubelet.images.command(spec, environment, address=self.address)
         outside = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
@@ -229,6 +232,7 @@ class PodProcesses:
             timing=timing,
             clock=kubelet.clock,
             changed=self._changed.set,
+            is_restarted=policy == "Always",
         )
 
     async def _write_account(self) -> None:
@@ -279,7 +283,7 @@ class PodProcesses:
             self._was_ready, self._ready_since = is_ready, now()
         met = {"PodScheduled": True, "Initialized": True, "ContainersReady": is_ready, "Ready": is_ready}
         return {
-            "phase": "Running",
+            "phase": self._phase(),
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
             "startTime": self._began,
@@ -293,6 +297,11 @@ class PodProcesses:
             ],
             "containerStatuses": [each.status() for each in self.containers],
         }
+
+    def _phase(self) -> str:
+        if self._ending or not self.containers or not all(each.is_over for each in self.containers):
+            return "Running"
+        return "Failed" if any(each.exit_code for each in self.containers) else "Succeeded"
 
     async def _patch(self, status: Doc) -> None:
         """Write *status*, again and again until it is written or the pod is gone."""

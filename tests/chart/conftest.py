@@ -15,6 +15,7 @@ from ringleader.testing.client import IndependentClient
 from ringleader.testing.single_task import single_task
 from tests.chart.guarded import Guarded, guarded_plane
 from tests.chart.helm import Helm
+from tests.chart.running_pods import Pods, running_pods
 
 
 @pytest.fixture(scope="session")
@@ -26,10 +27,14 @@ def helm_binary() -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
-    """etcd, kube-apiserver with the RBAC authorizer, kube-controller-manager for garbage and namespaces."""
+async def plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RealPlane]:
+    """etcd, kube-apiserver with RBAC, and kube-controller-manager: garbage, namespaces, `CONTROLLERS` of the module."""
+    controllers = getattr(request.module, "CONTROLLERS", ())
+    directory = tmp_path_factory.mktemp("plane")
     try:
-        async with single_task(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
+        async with single_task(real_plane(directory, audit=True, controllers=controllers)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
@@ -39,6 +44,15 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealP
 async def admin(plane: RealPlane) -> AsyncIterator[IndependentClient]:
     async with IndependentClient(plane.kubeconfig) as client:
         yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pods(
+    plane: RealPlane, admin: IndependentClient, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Pods]:
+    """What runs the pods of the module's `CONTROLLERS`."""
+    async with running_pods(plane.kubeconfig, admin, tmp_path_factory.mktemp("pods")) as pods:
+        yield pods
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -15,6 +15,13 @@ def kinds(objects: list[Doc], kind: str) -> list[Doc]:
     return [obj for obj in objects if obj["kind"] == kind]
 
 
+def pod_of(workload: Doc) -> Doc:
+    """A pod of a Deployment or StatefulSet."""
+    template = workload["spec"]["template"]
+    meta = {**template["metadata"], "name": "pod", "namespace": workload["metadata"]["namespace"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+
+
 async def dry_run(admin: IndependentClient, discovery: Discovery, obj: Doc) -> None:
     """Apply *obj* without effect. Raises what the server says against it."""
     group = obj["apiVersion"].rpartition("/")[0]

@@ -1,105 +1,115 @@
-"""Pods that run as processes, each with a token of its own; what a kubelet and two workload controllers would do."""
+"""The chart's pods as processes: the real workload controllers make them, the process kubelet runs them.
+
+The one mapping from image to checkout: an image's ENTRYPOINT is read from manifests/Containerfile; `ringleader` and
+`python` in the image are this environment's `python -m ringleader` and `python`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from devcluster.real.real_plane import RealPlane
 from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient
-from ringleader.testing.kubelet import pod_address
-from tests.chart.pods import PodProcess, pod_of, start_pod
+from ringleader.testing.containers import Images, port_of
+from ringleader.testing.kubelet import PODS, Kubelet, PodProcesses, process_kubelet
+from ringleader.testing.single_task import single_task
+from tests.chart.helm import ROOT
 
-PODS = ApiResource("", "v1", "pods", "Pod")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+PROGRAMS = {"ringleader": [sys.executable, "-m", "ringleader"], "python": [sys.executable]}
+WITHIN_S = 60.0
 
 
-@dataclass
+def images() -> Images:
+    """This checkout in place of images."""
+    containerfile = (ROOT / "manifests" / "Containerfile").read_text()
+    (found,) = re.findall(r"^ENTRYPOINT (\[.*\])$", containerfile, re.MULTILINE)
+    return Images(programs=PROGRAMS, entrypoint=json.loads(found))
+
+
 class Pods:
-    """Pods that run, by name; what a kubelet and two workload controllers would do with them."""
+    """The pods of a kubelet, as tests ask for them; *admin* is the cluster's administrator."""
 
-    plane: RealPlane
-    admin: IndependentClient
-    directory: Path
-    running: dict[str, PodProcess] = field(default_factory=dict)
-    ended: list[PodProcess] = field(default_factory=list)
-    rng: random.Random = field(default_factory=random.Random)
+    def __init__(self, kubelet: Kubelet, admin: IndependentClient) -> None:
+        self._kubelet = kubelet
+        self._admin = admin
 
-    async def start(self, workload: Doc, name: str) -> PodProcess:
-        """Create the pod *name* from the template that the API server holds, and run it."""
-        pod = pod_of(workload, name)
-        created = await self.admin.create(PODS, pod, namespace=pod["metadata"]["namespace"])
-        self.running[name] = await self.run(created)
-        return self.running[name]
+    def named(self, prefix: str) -> list[PodProcesses]:
+        """The pods that are there, by name."""
+        found = [pod for pod in self._kubelet.pods.values() if pod.name.startswith(prefix)]
+        return sorted(found, key=lambda pod: pod.name)
 
-    async def run(self, pod: Doc) -> PodProcess:
-        """Run a pod that exists, with a token of that very pod."""
-        meta = pod["metadata"]
-        kubeconfig = await self.plane.service_account_kubeconfig(
-            meta["namespace"], pod["spec"]["serviceAccountName"], pod=meta["name"]
-        )
-        address = pod_address(self.rng)
-        return await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
+    async def wait_rolled_out(self, resource: ApiResource, name: str, namespace: str) -> None:
+        """`kubectl rollout status`, and no pod of before is left."""
 
-    async def set_phase(self, name: str, namespace: str, phase: str) -> None:
-        """Report the pod as its kubelet does."""
-        path = f"{PODS.path(namespace=namespace, name=name)}/status"
-        patch = {"status": {"phase": phase}}
-        await self.admin.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+        async def is_rolled_out() -> bool:
+            workload = await self._admin.get(resource, name, namespace=namespace)
+            wanted, status = workload["spec"]["replicas"], workload.get("status") or {}
+            figures = [status.get(field, 0) for field in ("replicas", "readyReplicas", "updatedReplicas")]
+            is_observed = status.get("observedGeneration") == workload["metadata"]["generation"]
+            labels = workload["spec"]["selector"]["matchLabels"]
+            selector = ",".join(f"{key}={value}" for key, value in labels.items())
+            there = await self._admin.list_all(PODS, namespace=namespace, selector=selector)
+            return is_observed and figures == [wanted] * 3 and len(there) == wanted
 
-    async def start_all(self, workload: Doc, names: list[str]) -> None:
-        await asyncio.gather(*(self.start(workload, name) for name in names))
-        await asyncio.gather(*(self.wait_ready(name) for name in names))
+        await eventually(is_rolled_out, within_s=WITHIN_S, told=self.logs)
 
-    async def wait_ready(self, name: str) -> None:
-        pod = self.running[name]
+    async def restart(self, resource: ApiResource, name: str, namespace: str) -> None:
+        """`kubectl rollout restart`, to its end."""
+        annotation = {"kubectl.kubernetes.io/restartedAt": str(time.time())}
+        template = {"metadata": {"annotations": annotation}}
+        await self._admin.merge(resource, name, {"spec": {"template": template}}, namespace=namespace)
+        await self.wait_rolled_out(resource, name, namespace)
 
-        async def is_ready() -> bool:
-            assert pod.child.is_running, pod.log()
-            return await pod.probe("readinessProbe") == 200 and await pod.probe("livenessProbe") == 200
+    async def wait_gone(self, namespace: str) -> None:
+        """Until no pod is left in *namespace*."""
 
-        await eventually(is_ready, within_s=30, told=pod.log)
+        async def are_gone() -> bool:
+            return not await self._admin.list_all(PODS, namespace=namespace)
 
-    async def stop(self, name: str) -> int:
-        """End the pod *name* in good order, and delete it; its exit code."""
-        code = await self.running[name].stop()
-        await self._delete(name)
-        return code
+        await eventually(are_gone, within_s=WITHIN_S, told=self.logs)
 
-    async def kill(self, name: str) -> None:
-        """End the pod *name* as a lost node does."""
-        await self.running[name].child.end(grace_s=0)
-        await self._delete(name)
+    def logs(self, *, ended: int = 0) -> dict[str, str]:
+        """What each pod printed, but for the first *ended* that were deleted."""
+        pods = [*self._kubelet.ended[ended:], *self._kubelet.pods.values()]
+        return {pod.directory.name: pod.log() for pod in pods}
 
-    async def _delete(self, name: str) -> None:
-        pod = self.running.pop(name)
-        self.ended.append(pod)
-        await self.admin.delete(PODS, name, namespace=pod.pod["metadata"]["namespace"])
+    @property
+    def ended(self) -> int:
+        """How many pods were deleted."""
+        return len(self._kubelet.ended)
 
-    async def restart_ended(self) -> None:
-        """A container that ended is started again, whatever its exit code (restartPolicy Always)."""
-        for name, pod in list(self.running.items()):
-            if not pod.child.is_running:
-                self.ended.append(pod)
-                kubeconfig = pod.kubeconfig  # its pod is the same
-                self.running[name] = await start_pod(
-                    pod.pod, kubeconfig=kubeconfig, directory=self.directory, address=pod.address
-                )
 
-    async def roll(self, workload: Doc, names: list[str]) -> None:
-        """Replace pod after pod, each when the one before is ready."""
-        for name in names:
-            assert await self.stop(name) == 0
-            await self.start(workload, name)
-            await self.wait_ready(name)
+async def scrape(pod: PodProcesses, service: Doc) -> str:
+    """Metrics of *pod* through the port of *service*."""
+    (port,) = service["spec"]["ports"]
+    number = port_of(pod.doc["spec"]["containers"][0], port.get("targetPort", port["port"]))
+    url = f"http://{pod.address}:{number}/metrics"
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+        session.get(url) as got,
+    ):
+        text = await got.text()
+    assert got.status == 200, text
+    return text
 
-    def logs(self) -> dict[str, str]:
-        return {pod.child.log.name: pod.log() for pod in [*self.running.values(), *self.ended]}
+
+@asynccontextmanager
+async def running_pods(kubeconfig: Path, admin: IndependentClient, directory: Path) -> AsyncIterator[Pods]:
+    """A process kubelet for the chart's pods; their files are in *directory*."""
+    async with single_task(process_kubelet(kubeconfig, directory, images=images())) as kubelet:
+        yield Pods(kubelet, admin)
 
 
 async def eventually(

@@ -27,7 +27,7 @@ from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from tests.chart.helm import ROOT, Helm, HelmFailed
 from tests.chart.manifests import RESTRICTED, dry_run, kinds
-from tests.chart.pods import command_of
+from tests.chart.running_pods import images
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -160,7 +160,7 @@ async def start(container: Doc, places: Mapping[str, str]) -> asyncio.subprocess
         return text
 
     environment = {each["name"]: here(each["value"]) for each in container["env"] if each["name"] != "HOME"}
-    words = command_of(container, {}, address="127.0.0.1")
+    words = images().command(container, {}, address="127.0.0.1")
     return await asyncio.create_subprocess_exec(
         *map(here, words),
         env={"PATH": os.environ["PATH"], **environment},

@@ -8,8 +8,7 @@ import pytest
 
 from tests.chart.example_values import CONTROLLERS, RINGS
 from tests.chart.helm import Helm
-from tests.chart.manifests import kinds
-from tests.chart.pods import pod_of
+from tests.chart.manifests import kinds, pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -44,7 +43,7 @@ async def policies_of(renderer: Helm, values: Doc) -> dict[str, Doc]:
     objects = await renderer.template(values)
     found = {}
     for workload in kinds(objects, "Deployment") + kinds(objects, "StatefulSet"):
-        pod = pod_of(workload, "pod")["metadata"]
+        pod = pod_of(workload)["metadata"]
         (policy,) = (
             policy
             for policy in kinds(objects, "NetworkPolicy")

@@ -1,6 +1,6 @@
 """The first section of docs/operate.md, done as it stands there: with Helm and kubectl on a cluster that has nothing.
 
-Images cannot be pulled here, so the pods that the objects ask for run as processes between the two blocks.
+Images cannot be pulled here: the process kubelet runs the pods.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ import pytest_asyncio
 from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import find_binaries
 from devcluster.real.real_plane import RealPlane
-from kubeio.resource import ApiResource
+from devcluster.real.servers import WORKLOAD_CONTROLLERS
 from ringleader.assets import website_controller
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.single_task import single_task
 from scripts.document import Block, blocks_of
 from tests.chart.helm import ROOT
-from tests.chart.running_pods import Pods, eventually
+from tests.chart.running_pods import DEPLOYMENTS, STATEFULSETS, eventually, running_pods
 from tests.chart.websites import KEYS, MEMBERS, WEBSITES, member_of
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet]
 
 PAGE = ROOT / "docs" / "operate.md"
 SYSTEM = "ringleader-system"
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 
 
 def shown() -> tuple[str, list[Block]]:
@@ -44,7 +42,9 @@ def shown() -> tuple[str, list[Block]]:
 @pytest_asyncio.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[RealPlane]:
     try:
-        async with single_task(real_plane(tmp_path / "plane", audit=True)) as plane:
+        async with single_task(
+            real_plane(tmp_path / "plane", audit=True, controllers=WORKLOAD_CONTROLLERS)
+        ) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
@@ -64,25 +64,21 @@ async def test_the_page_leads_from_nothing_to_objects_that_are_reconciled(
     tools.mkdir()
     (tools / "helm").symlink_to(helm_binary)
     (tools / "kubectl").symlink_to(kubectl())
-    await run(install.body, place, plane)
-    async with IndependentClient(plane.kubeconfig) as admin:
-        pods = Pods(plane, admin, tmp_path)
-        deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
-        stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
+    async with (
+        IndependentClient(plane.kubeconfig) as admin,
+        running_pods(plane.kubeconfig, admin, tmp_path / "pods") as pods,
+    ):
+        await run(install.body, place, plane)
 
         async def is_owned() -> bool:
             sites = await admin.list_all(WEBSITES, namespace="default")
             owners = [site["metadata"].get("labels", {}).get(KEYS.shard, "") for site in sites]
             return bool(owners) and all(member_of(owner) in MEMBERS for owner in owners)
 
-        try:
-            await pods.start_all(deployment, ["ringleader-sharder-a"])
-            await pods.start_all(stateful, MEMBERS)
-            await eventually(is_owned, within_s=60, told=pods.logs)
-            said = await run(look.body, place, plane)
-        finally:
-            for pod in pods.running.values():
-                await pod.child.end(grace_s=5)
+        await pods.wait_rolled_out(DEPLOYMENTS, "ringleader-sharder", SYSTEM)
+        await pods.wait_rolled_out(STATEFULSETS, "websites", SYSTEM)
+        await eventually(is_owned, within_s=60, told=pods.logs)
+        said = await run(look.body, place, plane)
     assert "websites-0" in said
 
 

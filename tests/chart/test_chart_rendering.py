@@ -25,8 +25,7 @@ from tests.chart.example_values import (
     RINGS,
 )
 from tests.chart.helm import Helm, HelmFailed
-from tests.chart.manifests import dry_run, kinds
-from tests.chart.pods import pod_of
+from tests.chart.manifests import dry_run, kinds, pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -309,7 +308,7 @@ DASHBOARD = "ringleader-dashboard"
 async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(renderer: Helm) -> None:
     objects = await renderer.template({"dashboard": {"enabled": True}, "rings": RINGS})
     deployment = next(each for each in kinds(objects, "Deployment") if each["metadata"]["name"] == DASHBOARD)
-    pod = pod_of(deployment, "pod")
+    pod = pod_of(deployment)
     (container,) = pod["spec"]["containers"]
     assert container["args"] == ["dashboard", "--bind=:8085"]
     (service,) = (each for each in kinds(objects, "Service") if each["metadata"]["name"] == DASHBOARD)
@@ -362,7 +361,7 @@ async def test_service_monitors_find_the_services(renderer: Helm) -> None:
 
 async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
     objects = await renderer.template({"rings": RINGS, "controllers": CONTROLLERS})
-    pods = [pod_of(obj, "pod") for kind in ("Deployment", "StatefulSet") for obj in kinds(objects, kind)]
+    pods = [pod_of(obj) for kind in ("Deployment", "StatefulSet") for obj in kinds(objects, kind)]
     selectors = [service["spec"]["selector"] for service in kinds(objects, "Service")]
     selectors += [
         budget["spec"]["selector"]["matchLabels"] for budget in kinds(objects, "PodDisruptionBudget")

@@ -13,8 +13,7 @@ from ringleader.testing.client import IndependentClient
 from scripts.document import blocks_of
 from tests.chart.example_values import CONTROLLERS, RINGS
 from tests.chart.helm import ROOT, Helm
-from tests.chart.manifests import RESTRICTED, kinds
-from tests.chart.pods import pod_of
+from tests.chart.manifests import RESTRICTED, kinds, pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -33,7 +32,7 @@ async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: I
         if obj["kind"] in ("Deployment", "StatefulSet")
     ]
     hooks = kinds(await renderer.hooks(values, namespace="strict"), "Pod")
-    pods = [*(pod_of(workload, "pod") for workload in workloads), *hooks]
+    pods = [*(pod_of(workload) for workload in workloads), *hooks]
     assert len(pods) == 4
     for pod in pods:
         await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from devcluster.real.servers import WORKLOAD_CONTROLLERS
 from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
@@ -23,26 +22,17 @@ from ringleader.testing.client import IndependentClient, RequestFailedError
 from ringleader.testing.kubelet import Kubelet, process_kubelet
 from ringleader.testing.single_task import single_task
 from tests.chart.helm import Helm
-from tests.chart.pods import images
+from tests.chart.running_pods import images
 from tests.chart.websites import CONTROLLER, KEYS, RING, SITES, WEBSITES
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
+CONTROLLERS = WORKLOAD_CONTROLLERS
 SYSTEM = "ringleader-system"
 OBJECTS = 40
 WITHIN_S = 90.0
 STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 REPLICA_ACCOUNT = f"system:serviceaccount:{SYSTEM}:websites"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
-    directory = tmp_path_factory.mktemp("plane")
-    try:
-        async with single_task(real_plane(directory, audit=True, controllers=WORKLOAD_CONTROLLERS)) as plane:
-            yield plane
-    except BinariesMissing as missing:
-        pytest.skip(f"{missing.reason}; {missing.remedy}")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

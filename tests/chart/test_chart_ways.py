@@ -19,9 +19,10 @@ from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe,
 from devcluster.real.binaries import find_binaries, helm_recipe
 from devcluster.real.real_plane import RealPlane
 from devcluster.real.recipes import FORMER_HELM
+from devcluster.real.servers import WORKLOAD_CONTROLLERS
 from kubeio.access.cluster import load_cluster
 from kubeio.protocol import CONTROLLER_RINGS
-from kubeio.resource import CRDS, NAMESPACES, ApiResource
+from kubeio.resource import CRDS, NAMESPACES
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.assets import website_crd
@@ -30,11 +31,10 @@ from ringleader.testing.single_task import single_task
 from scripts.document import blocks_of
 from tests.chart.helm import ROOT, Helm
 from tests.chart.manifests import kinds
-from tests.chart.running_pods import Pods, eventually
+from tests.chart.running_pods import STATEFULSETS, eventually, running_pods
 from tests.chart.websites import (
     CONTROLLER,
     KEYS,
-    MEMBERS,
     OBJECTS,
     RING,
     SITES,
@@ -49,8 +49,6 @@ from tests.chart.websites import (
 pytestmark = [pytest.mark.real]
 
 SYSTEM = "ringleader-system"
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 CRD_NAME = "controllerrings.ringleader.dev"
 VALUES: Doc = {
     "sharder": {"leaseDurationSeconds": 5},
@@ -70,7 +68,8 @@ class Fresh(NamedTuple):
 async def fresh(tmp_path: Path) -> AsyncIterator[Fresh]:
     try:
         async with AsyncExitStack() as stack:
-            plane = await stack.enter_async_context(single_task(real_plane(tmp_path / "plane", audit=True)))
+            planes = real_plane(tmp_path / "plane", audit=True, controllers=WORKLOAD_CONTROLLERS)
+            plane = await stack.enter_async_context(single_task(planes))
             yield Fresh(plane, await stack.enter_async_context(IndependentClient(plane.kubeconfig)))
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
@@ -92,17 +91,10 @@ async def make_sites(admin: IndependentClient) -> None:
         await admin.create(WEBSITES, website(number), namespace=SITES)
 
 
-async def run_pods(pods: Pods, admin: IndependentClient) -> None:
+async def run_pods(fresh: Fresh, directory: Path) -> None:
     """Run every pod of the release until all sites are reconciled."""
-    deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
-    stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
-    try:
-        await pods.start_all(deployment, ["ringleader-sharder-a"])
-        await pods.start_all(stateful, MEMBERS)
-        await wait_converged(admin, pods)
-    finally:
-        for pod in pods.running.values():
-            await pod.child.end(grace_s=5)
+    async with running_pods(fresh.plane.kubeconfig, fresh.admin, directory) as pods:
+        await wait_converged(fresh.admin, pods)
 
 
 @pytest.mark.slow
@@ -120,7 +112,7 @@ async def test_helm_3_installs_everything_at_once_upgrades_and_leaves_crd_and_ri
     await make_sites(admin)
     notes = await helm.install("ringleader", VALUES, namespace=SYSTEM)
     assert notes.rstrip().endswith("NOTES:\nNext: ringleader status websites")
-    await run_pods(Pods(plane, admin, tmp_path), admin)
+    await run_pods(fresh, tmp_path / "pods")
     await helm.upgrade("ringleader", {**VALUES, "networkPolicy": {"enabled": True}}, namespace=SYSTEM)
     await helm.uninstall("ringleader", namespace=SYSTEM)
     assert await is_there(admin, CRDS, CRD_NAME)
@@ -161,7 +153,7 @@ async def test_kubectl_brings_everything_but_the_ring_at_once_then_the_ring_then
         assert len(after) == len(objects)
         ring = {("ControllerRing", f"/{KEYS.ring}")}
         assert {key for key in after if after[key] != before.get(key)} == (ring if changed else set())
-    await run_pods(Pods(plane, admin, tmp_path), admin)
+    await run_pods(fresh, tmp_path / "pods")
 
 
 async def apply(kubectl: Path, plane: RealPlane, text: str) -> tuple[int | None, str]:
@@ -214,14 +206,10 @@ async def test_two_teams_with_releases_of_one_name_share_a_sharder(
         team_values = {
             "sharder": {"enabled": False},
             "rings": {team: ring},
-            "controllers": {"web": {**CONTROLLER, "ring": team}},
+            "controllers": {"web": {**CONTROLLER, "ring": team, "replicas": 0}},
         }
         await helm.install("apps", team_values, namespace=team)
     await helm.install("ringleader", {"externalRings": external}, namespace=SYSTEM)
-    pods = Pods(plane, admin, tmp_path)
-    deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
-    await pods.start_all(deployment, ["ringleader-sharder-a"])
-
     seen: list[str] = []
 
     async def are_worked() -> bool:
@@ -229,15 +217,13 @@ async def test_two_teams_with_releases_of_one_name_share_a_sharder(
         seen[:] = [reason(status) for status in statuses]
         return not {"", "Forbidden", "ResourceFails", "InvalidSpec"} & set(seen)
 
-    try:
+    async with running_pods(plane.kubeconfig, admin, tmp_path / "pods") as pods:
         await eventually(are_worked, within_s=60, told=lambda: seen)
         await helm.uninstall("apps", namespace="team-b")
         assert await is_there(admin, STATEFULSETS, "web", namespace="team-a")
         assert not await is_there(admin, STATEFULSETS, "web", namespace="team-b")
-        assert "forbidden" not in pods.running["ringleader-sharder-a"].log().lower()
-    finally:
-        for pod in pods.running.values():
-            await pod.child.end(grace_s=5)
+        for pod in pods.named("ringleader-sharder"):
+            assert "forbidden" not in pod.log().lower()
 
 
 def reason(status: Doc) -> str:

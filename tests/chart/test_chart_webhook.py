@@ -1,5 +1,5 @@
 """The chart's webhook under its own rights: keys into its Secret, its configuration by name, its certificate on its
-port. The one thing that cannot be shown here is the Service's way to the pod: there is no kubelet and no kube-proxy.
+port. The one thing that cannot be shown here is the Service's way to the pod, because there is no kube-proxy.
 """
 
 from __future__ import annotations
@@ -7,9 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import random
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,23 @@ import pytest_asyncio
 import yaml
 
 from devcluster.real.real_plane import RealPlane
+from devcluster.real.servers import WORKLOAD_CONTROLLERS
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
-from ringleader.testing.kubelet import pod_address
+from ringleader.testing.containers import port_of
+from ringleader.testing.kubelet import PodProcesses
 from tests.chart.helm import Helm
-from tests.chart.pods import PodProcess, pod_of, start_pod
+from tests.chart.running_pods import DEPLOYMENTS, Pods
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
+CONTROLLERS = WORKLOAD_CONTROLLERS
 SYSTEM = "ringleader-system"
 NAME = "ringleader-sharder-webhook"
 RING = "websites"
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 SERVICES = ApiResource("", "v1", "services", "Service")
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 CONFIGURATIONS = ApiResource(
@@ -73,25 +73,19 @@ async def eventually(admin: IndependentClient, resource: ApiResource, name: str 
 async def sharder(
     kinds: None,
     plane: RealPlane,
-    admin: IndependentClient,
+    pods: Pods,
     helm_binary: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[PodProcess]:
+) -> PodProcesses:
     """The chart, installed, and one pod of its Deployment."""
     directory = tmp_path_factory.mktemp("webhook")
     await Helm(helm_binary, directory, plane.kubeconfig).install("ringleader", VALUES, namespace=SYSTEM)
-    pod = pod_of(await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM), "ringleader-sharder-a")
-    pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
-    account = pod["spec"]["serviceAccountName"]
-    kubeconfig = await plane.service_account_kubeconfig(SYSTEM, account)
-    address = pod_address(random.Random())
-    started = await start_pod(pod, kubeconfig=kubeconfig, directory=directory, address=address)
-    yield started
-    await started.child.end(grace_s=5)
+    await pods.wait_rolled_out(DEPLOYMENTS, "ringleader-sharder", SYSTEM)
+    return pods.named("ringleader-sharder")[0]
 
 
 async def test_the_sharder_fills_its_secret_and_writes_its_configuration_under_the_charts_rights(
-    sharder: PodProcess, admin: IndependentClient
+    sharder: PodProcesses, admin: IndependentClient
 ) -> None:
     found = await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
     secret = await admin.get(SECRETS, NAME, namespace=SYSTEM)
@@ -107,14 +101,14 @@ async def test_the_sharder_fills_its_secret_and_writes_its_configuration_under_t
 
 
 async def test_the_port_behind_the_service_answers_with_a_certificate_for_the_services_name(
-    sharder: PodProcess, admin: IndependentClient
+    sharder: PodProcesses, admin: IndependentClient
 ) -> None:
     await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
     secret = await admin.get(SECRETS, NAME, namespace=SYSTEM)
     service = await admin.get(SERVICES, NAME, namespace=SYSTEM)
-    assert service["spec"]["selector"].items() <= sharder.pod["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= sharder.doc["metadata"]["labels"].items()
     (port,) = service["spec"]["ports"]
-    (target,) = (p["containerPort"] for p in sharder.container["ports"] if p["name"] == port["targetPort"])
+    target = port_of(sharder.doc["spec"]["containers"][0], port["targetPort"])
     context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
     reader, writer = await asyncio.open_connection(
         sharder.address, target, ssl=context, server_hostname=f"{NAME}.{SYSTEM}.svc"
@@ -137,7 +131,7 @@ async def test_the_port_behind_the_service_answers_with_a_certificate_for_the_se
 
 
 async def test_an_object_can_be_created_although_the_service_leads_nowhere(
-    sharder: PodProcess, admin: IndependentClient
+    sharder: PodProcesses, admin: IndependentClient
 ) -> None:
     await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
     site = {

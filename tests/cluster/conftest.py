@@ -4,47 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from devcluster.image import build_image, tar_of
+from devcluster.image.machine_base import machine_base
 from devcluster.nodes import NodePlane, node_plane
 from devcluster.real.binaries import find_binaries, helm_recipe
+from kubeio.errors import InputError
 from kubeio.resource import NAMESPACES
-from ringleader.assets import website_crd
+from ringleader.assets import website_controller, website_crd
 from ringleader.testing.client import IndependentClient
+from ringleader.testing.commands import CONFIGMAPS
 from ringleader.testing.prerequisites import install_definitions
 from ringleader.testing.single_task import single_task
-from tests.chart.helm import ROOT, Helm
-from tests.cluster.pod_fleet import IMAGE, SPEC, PodFleet, eventually
-from tests.cluster.python_image import write_python_image
+from tests.chart.helm import Helm
+from tests.cluster.pod_fleet import PROGRAM, SPEC, SYSTEM, PodFleet, eventually
 
+_SUMMARY = pytest.StashKey[list[str]]()
 OBJECTS = 60
 UPDATES_PER_S = 10
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SUMMARY] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which image ran, and what each event cost: the table of docs/operate.md."""
+    if lines := config.stash[_SUMMARY]:
+        terminalreporter.section("pods on real nodes")
+        for line in lines:
+            terminalreporter.line(line)
+
+
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's wheel on a base made of this machine's Python: no registry of images is reached here."""
+def image(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """Archive of the released image; where Debian packages cannot be had, on a base of this machine's Python."""
     folder = tmp_path_factory.mktemp("image")
-    build = [
-        sys.executable,
-        "-m",
-        "build",
-        "--quiet",
-        "--no-isolation",
-        "--wheel",
-        "--outdir",
-        str(folder),
-        str(ROOT),
-    ]
-    asyncio.run(_run(build))
-    (wheel,) = folder.glob("*.whl")
-    name = f"docker.io/library/{IMAGE}"
-    return write_python_image(folder / "image.tar", wheel=wheel, extras=["admission"], tag=name)
+    layout, archive = folder / "layout", folder / "image.tar"
+    lines = pytestconfig.stash[_SUMMARY]
+    try:
+        build_image(layout)
+        lines.append("image: its base is made of Debian packages, as in releases")
+    except InputError as refused:
+        lines.append(f"image: its base is this machine's Python ({refused})")
+        build_image(layout, base=machine_base(folder / "base").tree)
+    archive.write_bytes(tar_of(layout, epoch=0))
+    return archive
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -55,7 +65,9 @@ async def plane(image: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fleet(plane: NodePlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PodFleet]:
+async def fleet(
+    plane: NodePlane, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> AsyncIterator[PodFleet]:
     """Namespaces, objects and traffic; the release is the first test's."""
     journals = tmp_path_factory.mktemp("journals")
     journals.chmod(0o777)
@@ -63,7 +75,10 @@ async def fleet(plane: NodePlane, tmp_path_factory: pytest.TempPathFactory) -> A
         find_binaries(["helm"], helm_recipe())["helm"], tmp_path_factory.mktemp("helm"), plane.kubeconfig
     )
     async with IndependentClient(plane.kubeconfig) as client:
-        await client.create(NAMESPACES, {"metadata": {"name": SPEC.namespace}})
+        for namespace in (SPEC.namespace, SYSTEM):
+            await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        program = {"metadata": {"name": PROGRAM}, "data": {"controller.py": website_controller().read_text()}}
+        await client.create(CONFIGMAPS, program, namespace=SYSTEM)
         await install_definitions(client, [website_crd()])
         fleet = PodFleet(plane, client, helm=helm, journals=journals)
         await eventually(lambda: _not_served(client), within_s=30)
@@ -76,28 +91,12 @@ async def fleet(plane: NodePlane, tmp_path_factory: pytest.TempPathFactory) -> A
         for task in (watching, traffic):
             task.cancel()
         await asyncio.gather(watching, traffic, return_exceptions=True)
-        print(_table(fleet))  # for docs/operate.md
-
-
-def _table(fleet: PodFleet) -> str:
-    lines = [
-        "",
-        "| act | longest without a worker | objects that changed their member |",
-        "| --- | --- | --- |",
-    ]
-    return "\n".join(
-        [*lines, *(f"| {row.act} | {row.longest_s:.1f} s | {row.moved} |" for row in fleet.rows)]
-    )
+        pytestconfig.stash[_SUMMARY] += [
+            "event | longest time without a worker | objects that changed their member | settled after",
+            *(f"{row.act} | {row.longest_s:.1f} s | {row.moved} | {row.took_s:.0f} s" for row in fleet.rows),
+        ]
 
 
 async def _not_served(client: IndependentClient) -> str:
     await client.list_all(SPEC.resource)
     return ""
-
-
-async def _run(command: list[str]) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()

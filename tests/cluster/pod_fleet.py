@@ -12,11 +12,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
 import msgspec
 
+from devcluster.image import NAME
 from devcluster.nodes import NodePlane
 from devcluster.plane import Write
 from kubeio.clock import SystemClock
@@ -35,7 +37,9 @@ RELEASE = "ringleader"
 SYSTEM = "ringleader-system"
 SHARDER = "ringleader-sharder"
 REPLICAS = "websites"
-IMAGE = "ringleader:dev"
+IMAGE = f"{NAME}:{version('ringleader')}"
+PROGRAM = "websites-program"
+"""ConfigMap with the reconciler: the image is the released one."""
 KEYS = RingKeys("websites")
 SPEC = FleetSpec(lease_namespace=f"{RELEASE}-{KEYS.ring}", lease_s=15)
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
@@ -97,13 +101,21 @@ class PodFleet:
                 REPLICAS: {
                     "ring": KEYS.ring,
                     "image": {"repository": image.partition(":")[0], "tag": image.partition(":")[2]},
-                    "target": "/app/ringleader/assets/examples/website/controller.py:websites",
+                    "target": "/app/controller.py:websites",
                     "replicas": self.replicas,
                     "leaseDurationSeconds": SPEC.lease_s,
                     "extraArgs": ["--journal=/journals/$(POD_NAME)", f"--workers={self.workers}"],
                     "env": [{"name": "WEBSITE_WAIT_MS", "value": "0-50"}],
-                    "pod": {"volumes": [{"name": "journals", "hostPath": journals}]},
-                    "volumeMounts": [{"name": "journals", "mountPath": "/journals"}],
+                    "pod": {
+                        "volumes": [
+                            {"name": "journals", "hostPath": journals},
+                            {"name": "program", "configMap": {"name": PROGRAM}},
+                        ]
+                    },
+                    "volumeMounts": [
+                        {"name": "journals", "mountPath": "/journals"},
+                        {"name": "program", "mountPath": "/app"},
+                    ],
                     "rules": [
                         {"apiGroups": ["example.com"], "resources": ["websites/status"], "verbs": ["patch"]},
                         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "delete"]},

@@ -82,6 +82,9 @@ async def test_down_leaves_nothing_of_a_cluster_with_pods(
     up = run("up", "--real", "--nodes", "2")
     assert up.returncode == 0, up.stderr
     folder = tmp_path / "ringleader" / "devcluster" / "default"
+    refused = run("load", str(folder / "record.json"))
+    assert refused.returncode == 1
+    assert "refused the image" in refused.stderr
     await _run_a_pod_on_each_node(Path(up.stdout.strip().partition("=")[2]))
     during = left_by_clusters(tmp_path)
     for kind in ("processes", "links", "routes", "cgroups", "files"):

@@ -15,7 +15,7 @@ from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
 STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
 
 

@@ -17,7 +17,7 @@ from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge, unattended_s
 from tests.stateful_sets import scale, serve_stateful_sets
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
 
 HOLD_S = 120
 GRACE_S = 90

@@ -80,7 +80,13 @@ def test_every_blob_of_the_image_has_its_digest_and_the_configuration_names_no_r
     assert len(config["rootfs"]["diff_ids"]) == len(manifest["layers"]) == 3
     for layer in manifest["layers"]:
         _blob(image, layer)
-    packed = sum(layer["size"] for layer in manifest["layers"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("image", ["debian"], indirect=True)
+def test_the_released_image_stays_small(image: Path) -> None:
+    packed = sum(layer["size"] for layer in _manifest(image)["layers"])
     assert packed < 60_000_000, f"the image grew to {packed} bytes"
 
 

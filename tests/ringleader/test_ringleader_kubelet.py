@@ -330,3 +330,26 @@ async def test_a_pod_that_asks_for_what_is_not_there_waits_and_says_why(
         return not [pod for pod in await admin.list_all(PODS) if pod["metadata"]["name"] == "odd"]
 
     await eventually(is_gone)
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (7, "Failed")])
+async def test_a_pod_that_runs_once_ends_in_a_phase_and_is_not_started_again(
+    admin: IndependentClient, kubelet: Kubelet, code: int, phase: str
+) -> None:
+    name = f"once-{code}"
+    command = ["python", "-c", f"import sys; print('ran'); sys.exit({code})"]
+    container = {"name": "once", "image": "registry.example.com/web:1", "command": command}
+    spec = {"serviceAccountName": "default", "restartPolicy": "Never", "containers": [container]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    await admin.create(PODS, body, namespace=NAMESPACE)
+
+    async def is_over() -> bool:
+        pod = await admin.get(PODS, name, namespace=NAMESPACE)
+        return bool(pod.get("status", {}).get("phase") == phase)
+
+    await eventually(is_over)
+    (status,) = (await admin.get(PODS, name, namespace=NAMESPACE))["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["exitCode"] == code
+    running = kubelet.named(name)
+    assert running is not None
+    assert running.log().count("ran\n") == 1

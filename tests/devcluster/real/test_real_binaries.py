@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.real.binaries import BinariesMissing, ensure_binaries, find_binaries
+from devcluster.real.binaries import BinariesMissing, check_available, ensure_binaries, find_binaries
 from devcluster.real.build_progress import SilentProgress
-from devcluster.real.recipes import VERSION_VARIABLE, Recipe, helm_recipe, kubernetes_recipe
+from devcluster.real.recipes import VERSION_VARIABLE, Recipe, helm_recipe, kubernetes_recipe, node_recipes
 from kubeio.errors import InputError
 
 NAMES = ("etcd", "kube-apiserver")
@@ -188,6 +188,24 @@ def test_build_works_on_a_copy_of_the_module(machine: Machine, recipe: Recipe) -
     assert (recipe.module / "go.mod").read_bytes() == before
 
 
+def test_a_library_without_headers_is_missing_before_anything_is_built(machine: Machine) -> None:
+    (runc,) = (recipe for recipe in node_recipes() if "runc" in recipe.packages)
+    machine.put_go()
+    machine.put(machine.path, "pkg-config", script='exit "$([ "$2" = libseccomp ] && echo 1 || echo 0)"')
+    with pytest.raises(BinariesMissing) as caught:
+        check_available(["runc"], runc)
+    assert str(caught.value) == (
+        "no runc, and no libseccomp to build it with;"
+        " install runc, or the packages pkg-config and libseccomp-dev"
+    )
+    machine.put(machine.path, "pkg-config")
+    check_available(["runc"], runc)
+    machine.put(machine.path, "pkg-config", script="exit 1")
+    machine.put(machine.path, "runc")
+    check_available(["runc"], runc)
+    assert machine.built == []
+
+
 def test_without_go_the_remedy_is_to_install_it(
     machine: Machine, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +214,9 @@ def test_without_go_the_remedy_is_to_install_it(
         ensure_binaries(NAMES, recipe)
     assert "Go to build it with is not there" in caught.value.reason
     assert "install Go 1.26 or newer" in caught.value.remedy
+    with pytest.raises(BinariesMissing) as beforehand:
+        check_available(["etcd"], recipe)
+    assert str(beforehand.value) == str(caught.value)
 
 
 def test_old_go_is_named_with_its_version(machine: Machine, recipe: Recipe) -> None:

@@ -10,12 +10,14 @@ import pytest_asyncio
 
 from devcluster.faults import Fault
 from devcluster.plane import ControlPlane
+from kubeio.errors import Invalid
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from tests.sharder.io.environment import (
     KEYS,
     RING,
+    SITES_WITH_PAGES,
     SharderEnvironment,
     eventually,
     is_balanced,
@@ -142,9 +144,10 @@ async def test_a_ring_of_an_unknown_resource_says_so_and_works_once_it_is_served
 
 
 async def test_a_ring_that_cannot_be_worked_names_the_field_in_its_status(env: SharderEnvironment) -> None:
-    await env.ring(key="Label")
+    pages = {"group": "", "resource": "configmaps"}
+    await env.ring(resources=[SITES_WITH_PAGES, pages])  # no schema sees it: a kind that would have two keys
     async with env.sharder():
-        await env.until_condition("Ready", reason="InvalidSpec", says="spec.keyLabel")
+        await env.until_condition("Ready", reason="InvalidSpec", says="spec.resources")
         await asyncio.sleep(0.5)
         writes = [w for w in env.writes() if w.user == "sharder-1"]
         assert len(writes) == 1, "a refused ring is told once and left until its spec changes"
@@ -155,7 +158,11 @@ async def test_what_is_immutable_stays_so_over_a_fail_over(env: SharderEnvironme
     await env.shard("a")
     async with env.sharder("sharder-1"):
         await env.until_balanced()
-    await env.ring(leaseNamespace="elsewhere")
+    try:
+        await env.ring(leaseNamespace="elsewhere")
+    except Invalid as refused:  # the definition's rule, where the server evaluates it
+        assert "was default and is immutable" in refused.message  # noqa: PT017
+        return
     async with env.sharder("sharder-2"):
         await env.until_condition("Ready", reason="InvalidSpec", says="spec.leaseNamespace")
 

@@ -46,7 +46,10 @@ FIRST_DEFAULTS = frozenset(
 """Fields of version 0.1.0 that the API server fills in."""
 
 
-DIGESTS = {1: "53e0828b97b13f9e6f3cbbb1acdffbec6834bfb02b6069a6fe981da3eb58e996"}
+DIGESTS = {
+    1: "53e0828b97b13f9e6f3cbbb1acdffbec6834bfb02b6069a6fe981da3eb58e996",
+    2: "27dfe5ad0e42ea7a7058d2f2d567fdcd1b3325b744b3e182556307cd380ca2b9",
+}
 """Digest of the packaged spec by schema number: what was released is never edited here."""
 
 
@@ -159,10 +162,6 @@ def test_what_the_code_works_the_schema_accepts(spec: dict[str, Any]) -> None:
     document = ring(**spec)
     assert VALIDATOR.is_valid(document)
     assert parse_ring(document)
-
-
-def test_the_schema_has_no_rules_that_the_embedded_control_plane_refuses() -> None:
-    assert "x-kubernetes-validations" not in FILE.read_text()
 
 
 def test_the_schema_number_rises_with_every_change_of_the_schema() -> None:
