@@ -58,6 +58,11 @@ class WatchCache:
                 return event.old
         return self.collection.get(key)
 
+    def end(self) -> None:
+        """Follow the store no more."""
+        self.collection.listeners.remove(self._on_event)
+        self._late.clear()
+
     def _on_event(self, event: Event) -> None:
         lag_s = self._lag_s()
         if not lag_s and not self._late:
@@ -68,7 +73,8 @@ class WatchCache:
         self._world.at(self._last_at, self._apply_next)
 
     def _apply_next(self) -> None:
-        self._apply(self._late.popleft())
+        if self._late:  # none after `end`
+            self._apply(self._late.popleft())
 
     def _apply(self, event: Event) -> None:
         self.version = event.version
@@ -191,6 +197,12 @@ class ApiServer:
         """After a restart the watch cache begins with the present."""
         for cache in self._caches.values():
             cache.oldest = cache.newest
+
+    def begin_history(self) -> None:
+        """etcd was restored, and this server started anew: nothing of its watch cache is left."""
+        for cache in self._caches.values():
+            cache.end()
+        self._caches.clear()
 
     def come_back(self) -> None:
         """Serve again after a restart, without history."""

@@ -600,10 +600,10 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
     fleet.store.restore(snapshot, bump=bump)
     fleet.judges.begin_history()
     strike.users.forget()
-    for server in fleet.servers:
-        server.forget_history()
     for stream in list(fleet.network.streams):
         stream.cut()
+    for server in fleet.servers:
+        server.begin_history()
     if bump:
         for process in strike.processes():
             process.kill()

@@ -193,6 +193,7 @@ class Collection:
     def restore(self, entries: Iterable[Entry]) -> None:
         """Hold *entries* and nothing else, as after a restore of a backup: no events, and no history."""
         self._entries = SortedDict((entry.key, entry) for entry in entries)
+        self.confirmed = self.versions.current
         self.forget_history()
 
     def forget_history(self) -> None:
