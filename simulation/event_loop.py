@@ -139,6 +139,10 @@ class EventLoop(asyncio.BaseEventLoop):
             self._process.count_step()
             self.wake()
 
+    def forget_tasks(self) -> None:
+        """After the run: what is left of its process may be collected."""
+        self._tasks.clear()
+
     def _due(self) -> float:
         """When the next iteration is due; never while the thread does not run."""
         if self.is_frozen or not self._process.is_running:
