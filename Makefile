@@ -10,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test release helm image site lock clean bench-guard bench-priority autoscale
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,9 @@ chaos: setup ## random faults on a fleet on a real kube-apiserver, judged by bot
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)
+
+sim: setup ## fleets on virtual time, driven by seeds and judged at each step (SEED=7: one; ARGS="--seeds 2000 --coverage")
+	@$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: setup ## break each protocol rule in a copy: the named test must turn red
 	@$(BIN)/python scripts/mutants.py $(ARGS)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mutants import ROOT, BadMutant, Mutant, mutated, read_mutants
+from scripts.mutants import ROOT, BadMutant, Mutant, mutated, read_mutants
 
 RESULTS = ROOT / "tests" / "simulation" / "mutants.json"
 PAGE = ROOT / "docs" / "testing.md"

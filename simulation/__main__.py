@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"error: --faults: {error}; copy the list that a failure printed", file=sys.stderr)
             return 2
     if flags.seed is not None:
-        return _run_seed(Plan(flags.seed, faults, kinds, keeps=0), flags)
+        return _run_seed(Plan(flags.seed, faults, kinds, keeps=0, hours=flags.hours), flags)
     return _run_seeds(flags, kinds)
 
 
@@ -51,7 +51,9 @@ def _run_seed(plan: Plan, flags: argparse.Namespace) -> int:
 
 def _run_seeds(flags: argparse.Namespace, kinds: tuple[str, ...]) -> int:
     begun = time.monotonic()
-    plans = (Plan(seed, None, kinds) for seed in range(flags.first, flags.first + flags.seeds))
+    plans = (
+        Plan(seed, None, kinds, hours=flags.hours) for seed in range(flags.first, flags.first + flags.seeds)
+    )
     failed: list[Result] = []
     reached: Counter[str] = Counter()
     done = seconds = reconciles = 0.0
@@ -93,12 +95,13 @@ def _report(result: Result, flags: argparse.Namespace) -> None:
     """The failure as a story: the faults that it takes, and what happened to the objects that it names."""
     if flags.shrink:
         print(f"shrinking the {len(result.faults)} faults of seed {result.seed} ...", flush=True)
-        result = shrink(result, workers=flags.workers)
-    whole = run_one(Plan(result.seed, result.faults, keeps=0))
+        result = shrink(result, workers=flags.workers, hours=flags.hours)
+    whole = run_one(Plan(result.seed, result.faults, keeps=0, hours=flags.hours))
     for line in relevant(whole.record, whole.what, most=_SHOWN):
         print(line[:200])
     listed = " ".join(result.faults)
-    print(f"again: python -m simulation --seed {result.seed} --faults '{listed}'")
+    hours = f" --hours {flags.hours:g}" if flags.hours else ""
+    print(f"again: python -m simulation --seed {result.seed}{hours} --faults '{listed}'")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=1, help="the first of them [default: 1]")
     parser.add_argument("--faults", help="with --seed: these faults, as a failure printed them")
     parser.add_argument("--kinds", default="", help="only faults of these kinds, separated by commas")
+    parser.add_argument(
+        "--hours",
+        type=float,
+        default=0,
+        help="large worlds, 30 to 100 replicas and 2,000 objects, with so many hours of faults",
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
     parser.add_argument(
@@ -122,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings iterate by hash
-        os.execve(
+        os.execve(  # noqa: S606 - this program again
             sys.executable,
             [sys.executable, "-m", "simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},

@@ -1,7 +1,7 @@
 """One kube-apiserver: writes and consistent reads go to the store, watches and cached reads to its watch cache.
 
-The watch cache follows the store and may lag: a list of `resourceVersion=0`, or NotOlderThan, shows the past, and events
-come late. Watch semantics are `devcluster.embedded.watches`'.
+The watch cache follows the store and may lag: a list of `resourceVersion=0`, or NotOlderThan, shows the past, and
+events come late. Watch semantics are `devcluster.embedded.watches`'.
 """
 
 from __future__ import annotations
@@ -231,8 +231,7 @@ class ApiServer:
             account,
         )
         try:
-            if self.failing and f"/{self.failing}" in call.path:
-                raise Refusal(500, "InternalError", "Internal error occurred: simulated")
+            self._refuse_failing(call)
             behind = self._behind(asked)
             if behind and waited_s < _WAITS_S:
                 self._world.after(
@@ -247,6 +246,11 @@ class ApiServer:
             if refusal.retry_after_s is not None:
                 headers.append((b"Retry-After", b"%d" % refusal.retry_after_s))
             done(Answer(refusal.code, headers, refusal.body()))
+
+    def _refuse_failing(self, call: Call) -> None:
+        """Raises: 500 if the resource fails here."""
+        if self.failing and f"/{self.failing}" in call.path:
+            raise Refusal(500, "InternalError", "Internal error occurred: simulated")
 
     def _serve(self, call: PlaneCall) -> Answer | ServerWatch:
         if call.method == "GET" and call.query.get("resourceVersion") and "watch" not in call.query:

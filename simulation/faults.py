@@ -1,7 +1,7 @@
 """Faults of a run: drawn beforehand from the seed, carried out in order, all healed at the end.
 
-Each kind is a function of a `Strike`; its name is the function's. A run enables a random subset of the kinds. A fault has
-randomness of its own, so that a list with some of them left out strikes with the others as before.
+Each kind is a function of a `Strike`; its name is the function's. A run enables a random subset of the kinds. A fault
+has randomness of its own, so that a list with some of them left out strikes with the others as before.
 """
 
 from __future__ import annotations
@@ -678,11 +678,15 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-def draw(rng: random.Random, *, begin: float, end: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
+_DENSE_S: Final = 300.0
+"""A run of so long has 2 to 25 faults, a longer one more."""
+
+
+def draw(rng: random.Random, *, begin: float, end: float, kinds: Sequence[str]) -> list[Fault]:
     """The faults of a run between *begin* and *end*: a random subset of *kinds*, few or many."""
     share = rng.choice((0.1, 0.3, 0.6))
     enabled = [kind for kind in kinds if rng.random() < share] or [rng.choice(list(kinds))]
-    number = rng.choice((2, 5, 12, 25))
+    number = round(rng.choice((2, 5, 12, 25)) * max(1.0, (end - begin) / _DENSE_S))
     times = sorted(rng.uniform(begin, end) for _ in range(number))
     return [Fault(round(at, 2), rng.choice(enabled), rng.randrange(10**6)) for at in times]
 

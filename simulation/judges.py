@@ -129,7 +129,7 @@ class Judges:
         return self._world.now - self.forged.get(uid, -math.inf) < _WATCH_LAGS_S
 
     def _is_excused(self, *each: _Reconcile) -> bool:
-        """A Lease that a hostile writer edited, a copy, or a machine that its hypervisor stopped, is beyond the promise."""
+        """An edited Lease, a copy of a process, and a machine that was stopped are beyond the promise."""
         return any(self.is_beyond_promises(one.replica) or one.replica.shard in self.forged for one in each)
 
     def is_beyond_promises(self, replica: Replica) -> bool:
@@ -243,7 +243,7 @@ class Judges:
     # -- outside systems
 
     def write_outside(self, uid: str, token: int) -> bool:
-        """An outside system gets a write with *token*; whether it accepts it: none that is smaller than an earlier one."""
+        """An outside system gets a write with *token*; whether it accepts it: no smaller one than before."""
         last = self._register.get(uid, 0)
         if token < last:
             return False

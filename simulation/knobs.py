@@ -57,7 +57,7 @@ KNOBS: Final = (
 
 
 def turn(rng: random.Random) -> list[str]:
-    """Turn some knobs of this process; what was turned, in words. Raises: AttributeError for a knob that is not there."""
+    """Turn some knobs of this process; what was turned, in words. Raises: AttributeError for one that is not there."""
     turned = []
     for knob in KNOBS:
         if rng.random() < _SHARE:

@@ -1,7 +1,7 @@
 """Clocks of one machine: drift, jumps of the wall clock, suspension, and a hypervisor that stops it.
 
-Four faults that differ: a suspended guest's CLOCK_BOOTTIME runs on and its CLOCK_MONOTONIC stands; of a machine that its
-hypervisor stops both stand; a jump moves the wall clock alone; drift changes the pace of both.
+Four faults that differ: a suspended guest's CLOCK_BOOTTIME runs on and its CLOCK_MONOTONIC stands; of a machine that
+its hypervisor stops both stand; a jump moves the wall clock alone; drift changes the pace of both.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Rule:
         if (self.process and self.process != process.name) or self.path not in call.path:
             return False
         is_read = call.method == "GET"
-        return not self.verb or self.verb == ("read" if is_read else "write") or self.verb == call.method
+        return not self.verb or self.verb in ("read" if is_read else "write", call.method)
 
 
 class Network:

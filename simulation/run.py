@@ -12,22 +12,21 @@ import structlog
 
 from devcluster.embedded.store import Entry
 from simulation.coverage import note_log, watch_decisions
-from simulation.faults import Fault, Faults, draw
+from simulation.faults import KINDS, Fault, Faults, draw
 from simulation.fleet import Fleet
 from simulation.judges import LEASES
 from simulation.knobs import turn
 from simulation.process import present
 from simulation.record import describe_log
-from simulation.scale import KEYS, LEASE_NAMESPACE, draw_scale
+from simulation.scale import KEYS, LEASE_NAMESPACE, Scale, draw_large_scale, draw_scale
 from simulation.users import Users
 from simulation.world import RECENT, Violation, World
 
 FAULTS_FROM_S: Final = 20.0
-FAULTS_UNTIL_S: Final = 240.0
 SETTLE_S: Final = 600.0
 """So long after the last fault everything is at its place, at the latest."""
-REST_S: Final = 60.0
-"""So long the requests of a fleet at rest are counted."""
+SETTLED_S: Final = 10.0
+"""So long after the last change a fleet is at rest."""
 _kept: Final[list[object]] = []
 """What ran, until this process ends: destroying it would run code of the dead."""
 
@@ -39,6 +38,8 @@ class Plan(msgspec.Struct, frozen=True):
     faults: tuple[str, ...] | None = None
     kinds: tuple[str, ...] = ()
     keeps: int = RECENT
+    hours: float = 0.0
+    """A large world with so many hours of faults; 0: a small one."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +61,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(plan: Plan) -> Result:
     """Run *plan* to its end. One run per process: it keeps all that it made."""
-    gc.disable()  # what is left of ended processes must not be collected in mid-run
+    if not plan.hours:
+        gc.disable()  # a small world ends before that pays
     world = World(plan.seed, keeps=plan.keeps)
-    scale = draw_scale(world.rng("scale"))
+    rng = world.rng("scale")
+    scale = draw_large_scale(rng, hours=plan.hours) if plan.hours else draw_scale(rng)
     reached: Counter[str] = Counter()
     _log_into(world, reached)
     watch_decisions(reached)
     knobs = turn(world.rng("knobs"))
-    faults = _faults(plan, world)
+    faults = _faults(plan, world, scale)
     fleet = Fleet(world, scale)
     _kept.append(fleet)
     rule = what = ""
@@ -97,13 +100,11 @@ def run(plan: Plan) -> Result:
     )
 
 
-def _faults(plan: Plan, world: World) -> list[Fault]:
+def _faults(plan: Plan, world: World, scale: Scale) -> list[Fault]:
     if plan.faults is not None:
         return [Fault.parse(text) for text in plan.faults]
-    rng = world.rng("faults")
-    if plan.kinds:
-        return draw(rng, begin=FAULTS_FROM_S, end=FAULTS_UNTIL_S, kinds=plan.kinds)
-    return draw(rng, begin=FAULTS_FROM_S, end=FAULTS_UNTIL_S)
+    kinds = plan.kinds or tuple(KINDS)
+    return draw(world.rng("faults"), begin=FAULTS_FROM_S, end=scale.faults_until_s, kinds=kinds)
 
 
 def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
@@ -112,7 +113,7 @@ def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
     users = Users(fleet)
     users.start()
     faults = Faults(fleet, users, planned)
-    world.run(FAULTS_UNTIL_S)
+    world.run(fleet.scale.faults_until_s)
     users.stop()
     faults.heal()
     world.note("every fault is healed")
@@ -122,9 +123,20 @@ def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
             raise Violation("no orphan", f"{why}, {SETTLE_S:g} s after the last fault")
         fleet.repair()
         world.run(world.now + 1)
+    _judge_rest(world, fleet)
     fleet.judges.judge_writes()
     if world.violation is not None:
         raise world.violation
+
+
+def _judge_rest(world: World, fleet: Fleet) -> None:
+    """Nothing changes any more: requests are few."""
+    world.run(world.now + SETTLED_S)
+    before, most = fleet.network.requests, fleet.scale.requests_at_rest
+    world.run(world.now + 60)
+    sent = fleet.network.requests - before
+    if sent > most:
+        world.violate("rest", f"{sent:,} requests in a minute without changes, more than {most:,.0f}")
 
 
 def unsettled(fleet: Fleet) -> str:

@@ -20,7 +20,7 @@ _MOST_CPU_S: Final = 120
 
 
 def run_all(plans: Iterable[Plan], *, workers: int) -> Iterator[Result]:
-    """The result of each plan, in the order in which they end. Each runs in a fork: nothing is shared, nothing is left."""
+    """The result of each plan, in the order in which they end. Each runs in a fork, so nothing is shared."""
     context = multiprocessing.get_context("fork")
     with context.Pool(workers, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_run_quietly, plans, chunksize=1)
@@ -32,7 +32,7 @@ def run_one(plan: Plan) -> Result:
     return result
 
 
-def shrink(failed: Result, *, workers: int, most: int = 200) -> Result:
+def shrink(failed: Result, *, workers: int, most: int = 200, hours: float = 0.0) -> Result:
     """The run of *failed* with the fewest of its faults that break the same rule, as far as *most* runs find them.
 
     Delta debugging: parts of the list are left out, halves at first, single faults in the end.
@@ -41,7 +41,7 @@ def shrink(failed: Result, *, workers: int, most: int = 200) -> Result:
     while len(best.faults) > 1 and left > 0:
         size = max(1, len(best.faults) // parts)
         plans = [
-            Plan(best.seed, (*best.faults[:begin], *best.faults[begin + size :]))
+            Plan(best.seed, (*best.faults[:begin], *best.faults[begin + size :]), hours=hours)
             for begin in range(0, len(best.faults), size)
         ]
         left -= len(plans)
@@ -60,7 +60,8 @@ def shrink(failed: Result, *, workers: int, most: int = 200) -> Result:
 def _run_quietly(plan: Plan) -> Result:
     """The result of *plan*. What its processes write to stderr (stacks of threads) is no output of ours."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S + 5))
+    if not plan.hours:
+        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S + 5))
     sys.unraisablehook = lambda unraisable: None
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stderr(nowhere):
         try:

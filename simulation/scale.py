@@ -31,10 +31,37 @@ class Scale:
     """Whether the controller has a finalizer."""
     longest_reconcile_s: float
     updates_per_s: float
+    faults_until_s: float = 240.0
+    """Until then faults strike."""
+
+    @property
+    def requests_at_rest(self) -> float:
+        """Requests per minute that a fleet at rest may send: renewals, election, watches that begin anew, the audit."""
+        renewals = self.replicas * 180 / self.lease_s
+        election = self.sharders * 60 / min(0.4, self.lease_s / 7.5)
+        return 2 * (renewals + election) + 60 * self.replicas + 8 * self.objects + 500
+
+
+def draw_large_scale(rng: random.Random, *, hours: float) -> Scale:
+    """A large world: up to 100 replicas, 2,000 objects, *hours* of faults."""
+    return Scale(
+        replicas=rng.randint(30, 100),
+        sharders=2,
+        machines=10,
+        servers=3,
+        objects=2000,
+        lease_s=15,
+        settle_s=2,
+        hold=rng.random() < 0.5,
+        finalizes=False,
+        longest_reconcile_s=1.0,
+        updates_per_s=5.0,
+        faults_until_s=3600.0 * hours,
+    )
 
 
 def draw_scale(rng: random.Random) -> Scale:
-    """A small world."""
+    """A small world, five minutes of it."""
     return Scale(
         replicas=rng.randint(3, 8),
         sharders=2,

@@ -58,9 +58,7 @@ class Host:
         """A server for probes and pages. Raises, when entered: InputError that names *flag*."""
         return HttpServer(bind, port, handler, flag=flag)
 
-    def loop_thread(
-        self, main: Main, *, name: str, on_error: Callable[[BaseException], None]
-    ) -> LoopThread:
+    def loop_thread(self, main: Main, *, name: str, on_error: Callable[[BaseException], None]) -> LoopThread:
         """A thread that runs *main* on an event loop of its own; not started."""
         return LoopThread(main, name=name, on_error=on_error)
 

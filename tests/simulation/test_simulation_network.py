@@ -1,4 +1,4 @@
-"""Requests and watches of the simulation: what is lost before, what after, what comes late, and what a lagging server shows."""
+"""Requests and watches of the simulation: lost before the store or after it, late, and of a server that lags."""
 
 from __future__ import annotations
 
