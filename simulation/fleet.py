@@ -30,6 +30,10 @@ from simulation.world import World
 
 GRACE_S: Final = 40.0
 """The pods' terminationGracePeriodSeconds."""
+_LONG_SHARE: Final = 0.1
+"""Reconciles that may take two durations of a Lease."""
+_AGAIN_SHARE: Final = 0.5
+"""Reconciles that ask for another one: a replica that is cut off has work, too."""
 _FIRST_PID: Final = 100
 _ANYTHING: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _STATEFUL_SETS: Final = {
@@ -82,9 +86,14 @@ class Replica:
 
     @property
     def may_work(self) -> bool:
-        """Whether what it runs may go on, by its own clock."""
+        """Whether its Lease is valid by its own clock."""
         age_s = self.lease_age_s
         return not self.process.has_ended and age_s is not None and age_s < self.lease_s
+
+    @property
+    def is_responsible(self) -> bool:
+        """Whether what it runs counts: it may work, or it had the time to notice that it may not."""
+        return self.may_work or self.process.runs_well
 
     @property
     def is_beyond_promises(self) -> bool:
@@ -112,6 +121,8 @@ class Fleet:
         """The present process of each name; it may have ended."""
         self.replicas: Final[dict[str, Replica]] = {}
         self.exits: Final[Counter[str]] = Counter()
+        self.is_settling = False
+        """Whether the faults are over: reconciles do not repeat themselves any more."""
         self._lives: Final[list[Replica]] = []
         self._pids: Final[dict[int, Process]] = {}
         self._rng: Final = world.rng("fleet")
@@ -219,7 +230,9 @@ class Fleet:
 
     def _controller(self, replica: Replica) -> sc.Controller[_Website]:
         """The controller of the example, with a wait, an outside system and the judges."""
-        controller = sc.Controller(_WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=20)
+        controller = sc.Controller(
+            _WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=4.0 * self.scale.lease_s
+        )
         rng, judges, longest_s = replica.process.rng, self.judges, self.scale.longest_reconcile_s
 
         @controller.reconcile
@@ -227,11 +240,14 @@ class Fleet:
             with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
                 if ctx.is_deleting:
                     return sc.Done()
-                await asyncio.sleep(rng.uniform(0, longest_s))
-                judges.write_outside(ctx.uid, ctx.fencing_token)
+                is_long = rng.random() < _LONG_SHARE
+                await asyncio.sleep(rng.uniform(0, 2 * self.scale.lease_s if is_long else longest_s))
+                judges.write_outside(replica, ctx.uid, ctx.fencing_token)
                 await ctx.apply(_CONFIGMAPS, ctx.name, {"data": {"index.html": ctx.object.spec.html}})
                 ctx.status["observedGeneration"] = ctx.generation
                 ctx.status["configMap"] = ctx.shard
+                if rng.random() < _AGAIN_SHARE and not self.is_settling:
+                    return sc.RequeueAfter(seconds=rng.uniform(0.5, 2 * self.scale.lease_s))
                 return sc.Done()
 
         if self.scale.finalizes:

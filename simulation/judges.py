@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.embedded.store import Entry, Event
+from devcluster.plane import Write
 from kubeio.protocol import RingKeys
 from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from ringleader.testing.ownership_checks import foreign_writes
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _WATCH_LAGS_S: Final = 200.0
 """A silent watch is given up after 90 s; its list may be late, too."""
+_SILENT_DURATIONS: Final = 1.99
+"""Two, on clocks that drift."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 LEASES: Final = ("coordination.k8s.io", "leases")
 
@@ -77,11 +80,14 @@ class Judges:
         self._objects: Final[dict[str, _Ownership]] = {}
         self._held_until: Final[dict[str, float | None]] = {}
         """Shards whose Lease existed: when it ceased to be held; None: it is held."""
+        self._contested: Final[set[str]] = set()
+        """Shards whose Lease is taken, and that may work all the same."""
         self._register: Final[dict[str, int]] = {}
         self._resources: Final = resources
         for group, plural in resources:
             store.kind(group, plural).collection.listeners.append(self._on_object)
         store.kind(*_DEFINITIONS).collection.listeners.append(self._on_definition)
+        store.on_write.append(self.judge_write)
         store.kind(*LEASES).collection.listeners.append(self._on_lease)
 
     # -- reconciles
@@ -113,15 +119,15 @@ class Judges:
                 del self._running[uid]
 
     def _judge_overlap(self, uid: str, own: _Reconcile, running: list[_Reconcile]) -> None:
-        if not own.replica.may_work:
+        if not own.replica.is_responsible:
             return
         for other in running:
             is_excused = self._is_lagging(uid) or self._is_excused(own, other)
-            if other.replica is not own.replica and other.replica.may_work and not is_excused:
+            if other.replica is not own.replica and other.replica.is_responsible and not is_excused:
                 self._world.violate(
                     "one owner",
                     f"{own.key} is reconciled by {own.replica.shard} and by {other.replica.shard}"
-                    f" (since {other.began_at:.3f}), and both Leases are valid by their own clocks",
+                    f" (since {other.began_at:.3f}), and neither was kept from noticing it",
                 )
 
     def _is_lagging(self, uid: str) -> bool:
@@ -187,6 +193,23 @@ class Judges:
             what = f"was not held after {until:.3f}" if until >= 0 else "never existed"
             self._world.violate("evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}")
 
+    def judge_write(self, write: Write) -> None:
+        """Nobody but the owner takes the label of a shard whose Lease is not dead."""
+        before, after = write.labels_before or {}, write.labels_after
+        owner = before.get(self._keys.shard, "")
+        if not owner or after is None or after.get(self._keys.shard) == owner or self.is_forging:
+            return
+        is_alive = self._held_until.get(owner, 0.0) is None or owner in self._contested
+        if (
+            is_alive
+            and not write.user.startswith("replica")
+            and self.forged.keys().isdisjoint((owner, write.uid))
+        ):
+            self._world.violate(
+                "take before move",
+                f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
+            )
+
     def _on_lease(self, event: Event) -> None:
         entry = event.new or event.old
         if entry is None or entry.labels.get(self._keys.ring_label) != self._keys.ring:
@@ -194,6 +217,9 @@ class Judges:
         name, now = entry.name, self._world.now
         if self.is_forging:
             self.forged[name] = now
+        self._contested.discard(name)
+        if event.new is not None and self._keys.contested.encode() in event.new.raw:
+            self._contested.add(name)
         was_held = event.old is not None and _holder(event.old) == name
         is_held = event.new is not None and _holder(event.new) == name
         if is_held:
@@ -222,7 +248,7 @@ class Judges:
         if self._keys.contested in annotations:
             return
         age_s = replica.lease_age_s
-        if not replica.process.has_ended and age_s is not None and age_s < replica.lease_s:
+        if age_s is not None and age_s < _SILENT_DURATIONS * replica.lease_s:
             self._world.violate(
                 "take after silence",
                 f"{name} is taken, uncontested, {age_s:.3f} s after its last renewal by its own clock",
@@ -236,16 +262,22 @@ class Judges:
         self._register.clear()
         self._objects.clear()
         self._held_until.clear()
+        self._contested.clear()
         self.history_began_at = self._world.now
         for entry in self._store.kind(*LEASES).collection.entries():
             self._held_until[entry.name] = None if _holder(entry) == entry.name else self._world.now
 
     # -- outside systems
 
-    def write_outside(self, uid: str, token: int) -> bool:
+    def write_outside(self, replica: Replica, uid: str, token: int) -> bool:
         """An outside system gets a write with *token*; whether it accepts it: no smaller one than before."""
         last = self._register.get(uid, 0)
         if token < last:
+            known = self._objects.get(uid)
+            if known is not None and known.label == replica.shard and uid not in self.forged:
+                self._world.violate(
+                    "tokens grow", f"{uid}: {replica.shard} owns it with {token}, {last} was seen"
+                )
             return False
         self._register[uid] = token
         return True

@@ -23,6 +23,8 @@ class Machine:
         self.was_stopped_at = -1.0
         """Boot time at which a hypervisor last stopped it; -1: never."""
         self.is_running = True
+        self.stood_still_at = -1.0
+        """When it last did not run, in the world's time."""
         self.wakes: Final[list[Callable[[], None]]] = []
         """Called when the clocks go on, or change their pace."""
         self._world: Final = world
@@ -69,6 +71,7 @@ class Machine:
     def resume(self) -> None:
         self._rebase()
         self.is_running, self._is_stopped = True, False
+        self.stood_still_at = self._world.now
         self._wake()
 
     def _halt(self, *, is_stopped: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from simulation.machine import Machine
 from simulation.world import World
 
 KILLED: Final = -9
+_NOTICES_S: Final = 2.0
+"""So long after it stood still a process may not have noticed it."""
 _STEP_S: Final = 2e-6
 """What an iteration of a loop takes: code that asks for the time again and again sees it go on."""
 present: Final = contextvars.ContextVar("process", default="")
@@ -36,6 +39,8 @@ class Process:
         self.rng: Final = world.rng(f"process {name}/{pid}")
         self.started_at: Final = world.now
         self.exit_code: int | None = None
+        self.stood_still_at = -math.inf
+        """When it, or a part of it, last did not run, or ran slowly."""
         self.is_frozen = False
         self.busy_until = 0.0
         self.slow_s = 0.0
@@ -57,6 +62,13 @@ class Process:
     @property
     def is_running(self) -> bool:
         return not self.has_ended and not self.is_frozen and self.machine.is_running
+
+    @property
+    def runs_well(self) -> bool:
+        """Whether every thread of it has run, and at its usual pace, for some seconds."""
+        is_whole = self.is_running and not self.slow_s and not any(loop.is_frozen for loop in self.loops)
+        still_at = max(self.stood_still_at, self.machine.stood_still_at)
+        return is_whole and self.world.now - still_at > _NOTICES_S
 
     def new_loop(self, name: str) -> EventLoop:
         """A loop for another thread."""
@@ -83,6 +95,7 @@ class Process:
     def speed_up(self) -> None:
         """Iterations take no time any more."""
         self.slow_s = 0.0
+        self.stood_still_at = self.world.now
 
     # -- signals
 
@@ -105,6 +118,7 @@ class Process:
     def thaw(self) -> None:
         """SIGCONT, and every thread goes on."""
         self.is_frozen = False
+        self.stood_still_at = self.world.now
         for loop in self.loops:
             loop.is_frozen = False
             loop.wake()

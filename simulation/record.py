@@ -1,4 +1,4 @@
-"""Readable lines for the record of a run: requests, log lines, and the part of a record that tells of one failure. Pure."""
+"""Readable lines for the record of a run, and the part of a record that shows one failure. Pure."""
 
 from __future__ import annotations
 

@@ -115,6 +115,7 @@ def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
     faults = Faults(fleet, users, planned)
     world.run(fleet.scale.faults_until_s)
     users.stop()
+    fleet.is_settling = True
     faults.heal()
     world.note("every fault is healed")
     limit = world.now + SETTLE_S

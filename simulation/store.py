@@ -6,7 +6,7 @@ The embedded control plane's own endpoints, without its connections.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,11 +42,13 @@ class Store:
 
     def __init__(self, world: World) -> None:
         self.writes: Final[list[Write]] = []
+        self.on_write: Final[list[Callable[[Write], None]]] = []
+        """Called with every write, accepted or refused."""
         self._world: Final = world
         self._rng: Final = world.rng("uids")
         self._collects = False
         self.endpoints: Final = Endpoints(
-            log=WriteLog(self.writes.append, now=lambda: world.now),
+            log=WriteLog(self._keep, now=lambda: world.now),
             history_limit=_HISTORY,
             rbac=False,
             url="https://simulated",
@@ -55,6 +57,11 @@ class Store:
             wall=lambda: _WALL_S + world.now,
             new_uid=lambda: uuid.UUID(int=self._rng.getrandbits(128), version=4),
         )
+
+    def _keep(self, write: Write) -> None:
+        self.writes.append(write)
+        for listener in self.on_write:
+            listener(write)
 
     def kind(self, group: str, plural: str) -> Kind:
         """A resource that is served. Raises: LookupError."""
