@@ -1,4 +1,4 @@
-"""`python -m devcluster.faults`: the fault proxy before one API server, until it is killed."""
+"""`python -m devcluster.faults`: the fault proxy before the API servers of one cluster, until it is killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ async def _serve(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m devcluster.faults", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="address and CA go here")
-    parser.add_argument("--upstream", required=True, metavar="URL")
+    parser.add_argument(
+        "--upstream", required=True, action="append", metavar="URL", help="one for each server"
+    )
     parser.add_argument("--upstream-ca", type=Path, required=True)
     parser.add_argument("--key", type=Path, required=True, help="key that tokens are signed with")
     parser.add_argument("--front-proxy", type=Path, help="certificate and key to name users with")
