@@ -13,6 +13,7 @@ import msgspec
 
 from devcluster.children import start_child, wait_for_file
 from devcluster.faults.fault import Fault
+from devcluster.listening import LOOPBACK
 from devcluster.orders import Orders
 
 _START_TIMEOUT_S: Final = 60.0
@@ -68,8 +69,9 @@ async def fault_proxy(
     upstream_ca: Path,
     key: Path,
     front_proxy: Path | None = None,
+    host: str = LOOPBACK,
 ) -> AsyncIterator[FaultClient]:
-    """A proxy before the API servers *upstreams* that runs as long as the block; its files go to *directory*.
+    """A proxy on *host* before the API servers *upstreams*, for as long as the block; its files go to *directory*.
 
     *key*: the file of the key that tokens are signed with. *front_proxy*: a file with the client certificate and key
     of an authenticating proxy (`X-Remote-User`); without it the server authenticates the tokens.
@@ -82,6 +84,7 @@ async def fault_proxy(
     options = [("--directory", directory), ("--upstream-ca", upstream_ca), ("--key", key)]
     options += [("--front-proxy", front_proxy)] if front_proxy is not None else []
     arguments = [str(part) for pair in options for part in pair]
+    arguments += ["--host", host]
     arguments += [part for upstream in upstreams for part in ("--upstream", upstream)]
     command = [sys.executable, "-m", "devcluster.faults", *arguments]
     child = await start_child(command, name="the fault proxy", log=log)

@@ -19,7 +19,7 @@ from devcluster.accounts import ADMIN, issue_token
 from devcluster.children import Child, PlaneFailed, start_child
 from devcluster.faults import FaultClient, fault_proxy
 from devcluster.kubeconfig import certificate_credentials, write_kubeconfig
-from devcluster.listening import free_ports
+from devcluster.listening import LOOPBACK, free_ports
 from devcluster.plane import ADMINS, Write
 from devcluster.real.administrator import Administrator
 from devcluster.real.audit_log import (
@@ -69,12 +69,14 @@ async def real_plane(
     apiserver_flags: Sequence[str] = (),
     api_servers: int = 1,
     faults: bool = False,
+    faults_host: str = LOOPBACK,
 ) -> AsyncIterator[RealPlane]:
     """A running control plane whose files are in *directory*; ended with the block, and with this process.
 
     kube-apiserver gets *apiserver_flags* after its own; *controllers* run besides those that every plane has. With
-    *faults* all clients but the controller manager come through a fault proxy, which spreads their connections over
-    all *api_servers*. The processes die with the thread that runs this. Nothing is built here: see `ensure_binaries`.
+    *faults* all clients but the controller manager come through a fault proxy, on *faults_host*, which spreads their
+    connections over all *api_servers*. The processes die with the thread that runs this. Nothing is built here: see
+    `ensure_binaries`.
 
     Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
     """
@@ -92,7 +94,7 @@ async def real_plane(
         stack.push_async_callback(plane.stop)
         await plane.start()
         if faults:
-            plane.stand_behind(await stack.enter_async_context(plane.fault_proxy()))
+            plane.stand_behind(await stack.enter_async_context(plane.fault_proxy(faults_host)))
         yield plane
 
 
@@ -191,14 +193,15 @@ class RealPlane:
         await Administrator(self._direct(1)).allow_everything(ADMINS)
         await self._start_clients()
 
-    def fault_proxy(self) -> contextlib.AbstractAsyncContextManager[FaultClient]:
-        """A fault proxy before this running plane."""
+    def fault_proxy(self, host: str = LOOPBACK) -> contextlib.AbstractAsyncContextManager[FaultClient]:
+        """A fault proxy before this running plane, which listens on *host*."""
         return fault_proxy(
             self._folder / "faults",
             upstreams=[self._direct_url(number) for number in self._numbers],
             upstream_ca=self._folder / "serving-ca.crt",
             key=self._folder / "tokens.key",
             front_proxy=self._folder / "front-proxy.pem",
+            host=host,
         )
 
     def stand_behind(self, proxy: FaultClient) -> None:
