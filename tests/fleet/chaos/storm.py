@@ -37,7 +37,7 @@ OBJECTS: Final = 150
 REPLICAS: Final = 4
 JUDGED_EVERY: Final = 6
 """Waves between two waits until every object is at its place and up to date."""
-PAUSE_S: Final = (0.2, 3.0)
+PAUSE_S: Final = (0.2, 2.0)
 WITHIN_S: Final = 180.0
 """Longest wait for progress: the machine may be busy with other things, and a ring's hardest wait is a few Leases."""
 PLACES: Final = 9
@@ -54,7 +54,7 @@ class Plan:
     faults: Sequence[ChaosFault]
     lease_s: int = 3
     updates_per_s: float = 20.0
-    most_at_once: int = 3
+    most_at_once: int = 5
     pause_s: tuple[float, float] = PAUSE_S
     former: Path | None = None
     fenced: bool = True
@@ -108,7 +108,7 @@ class Storm:
     def __init__(self, plan: Plan, site: Site, report: AuthorReport) -> None:
         self.plan = plan
         self.site = site
-        self._report = report
+        self.report = report
         self._begun = site.fleet.clock.now()
         self.outcome = Outcome()
 
@@ -162,13 +162,13 @@ class Storm:
         fleet = self.site.fleet
         took_s = await fleet.wait_converged(within_s=WITHIN_S)
         self._print(f"settled after {took_s:.1f} s")
-        self._report.read()
-        found = list(map(str, self._report.findings))
+        self.report.read()
+        found = list(map(str, self.report.findings))
         assert not found, "author check: " + "\n".join(found)
 
     async def judge(self) -> Evidence:
         """All three checks. Raises: AssertionError with what they found."""
-        fleet, report = self.site.fleet, self._report
+        fleet, report = self.site.fleet, self.report
         marker = await fleet.objects.update(fleet.objects.refs[0])
         version = int(marker["metadata"]["resourceVersion"])
 
