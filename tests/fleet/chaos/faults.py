@@ -362,7 +362,7 @@ async def definition_recreated(strike: Strike) -> None:
     name = fleet.spec.resource.group_resource
     await fleet.client.delete(CRDS, name)
     await _wait_gone(strike, CRDS, name)
-    await strike.pause(2)
+    await strike.pause(4)
     await strike.insist(lambda: prepare_kinds(fleet.client, spec=fleet.spec))
     await _create_again(strike, names)
 
@@ -385,6 +385,29 @@ async def _create_again(strike: Strike, names: list[str]) -> None:
         await strike.insist(partial(objects.create, name), accepts=(409,))
     objects.refs = objects.refs[len(former) :]
     await take_stock(strike)
+    await _delete_leftovers(strike)
+
+
+async def _delete_leftovers(strike: Strike) -> None:
+    """Delete ConfigMaps of former objects, as an operator does.
+
+    The garbage collector takes an object that was created again under its name, while its watch was down, for the
+    former one: that one's children are never deleted.
+    """
+    fleet = strike.fleet
+    uids = {ref.uid for ref in fleet.objects.refs}
+
+    async def delete() -> None:
+        for item in await fleet.client.list_all(
+            CONFIGMAPS, namespace=fleet.spec.namespace, metadata_only=True
+        ):
+            meta = item["metadata"]
+            owners = {owner["uid"] for owner in meta.get("ownerReferences") or []}
+            if owners and not owners & uids:
+                with contextlib.suppress(RequestFailedError):
+                    await fleet.client.delete(CONFIGMAPS, meta["name"], namespace=fleet.spec.namespace)
+
+    await strike.insist(delete)
 
 
 # -- objects, Leases and the ring, written by hand --------------------------------------------------------------
