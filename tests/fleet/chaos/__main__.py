@@ -34,6 +34,8 @@ from tests.fleet.chaos.storm import Outcome, Plan, Storm, open_storm, subset
 
 RUN_S: Final = 600.0
 API_SERVERS: Final = 2
+AT_ONCE: Final = (2, 4, 8)
+"""Faults that may strike at once; one number is drawn for each run."""
 
 
 @contextlib.asynccontextmanager
@@ -132,16 +134,17 @@ def storm_of(flags: argparse.Namespace, folder: Path) -> Outcome:
     while left_s > 0:
         number += 1
         faults = _chosen(flags.faults) if flags.faults else subset(rng, list(FAULTS.values()))
-        seconds = min(left_s, RUN_S)
+        seconds, most_at_once = min(left_s, RUN_S), rng.choice(AT_ONCE)
         plan = Plan(
             seed=rng.randrange(2**32),
             seconds=seconds,
             faults=faults,
             lease_s=flags.lease,
+            most_at_once=most_at_once,
             former=flags.former,
             fenced=not flags.no_fence,
         )
-        print(f"run {number}: {seconds / 60:g} minutes", flush=True)
+        print(f"run {number}: {seconds / 60:g} minutes, up to {most_at_once} faults at once", flush=True)
         began = time.monotonic()
         directory = folder / f"run-{number}"
         total.add(asyncio.run(one_run(directory, plan, kind=flags.plane)))

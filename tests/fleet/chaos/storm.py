@@ -54,7 +54,7 @@ class Plan:
     faults: Sequence[ChaosFault]
     lease_s: int = 3
     updates_per_s: float = 20.0
-    most_at_once: int = 5
+    most_at_once: int = 4
     pause_s: tuple[float, float] = PAUSE_S
     former: Path | None = None
     fenced: bool = True
