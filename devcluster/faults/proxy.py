@@ -83,7 +83,7 @@ class FaultProxy:
         return await loop.create_server(lambda: Tunnel(self), sock=listener, ssl=tls, backlog=1024)
 
     async def _is_reachable(self) -> bool:
-        for upstream in self._upstreams:
+        for upstream in list(self._upstreams):  # connections rotate it meanwhile
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection(*upstream)
                 writer.close()

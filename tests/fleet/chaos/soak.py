@@ -19,13 +19,13 @@ from ringleader.testing.fleet import Fleet
 from tests.fleet.chaos.strike import NO_ANSWER
 
 WARM_UP: Final = 0.2
-FEWEST: Final = 10
+FEWEST: Final = 20
 """Samples of one process: fewer show no slope."""
 ALLOWED: Final = {
     "rss_bytes": (0.10, 8e6),
-    "threads": (0.0, 2.0),
-    "descriptors": (0.0, 6.0),
-    "sockets": (0.0, 6.0),
+    "threads": (0.0, 4.0),
+    "descriptors": (0.0, 16.0),  # a sharder that leads has a dozen sockets more than one that waits
+    "sockets": (0.0, 16.0),
 }
 """Growth that is none: a share of the mean, and at least so much."""
 ALLOWED_LEASES: Final = (0.0, 6.0)

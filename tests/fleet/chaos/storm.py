@@ -169,13 +169,18 @@ class Storm:
     async def judge(self) -> Evidence:
         """All three checks. Raises: AssertionError with what they found."""
         fleet, report = self.site.fleet, self.report
-        marker = await fleet.objects.update(fleet.objects.refs[0])
-        version = int(marker["metadata"]["resourceVersion"])
+        last: list[int] = []
+
+        async def is_updated() -> bool:
+            marker = await fleet.objects.update(fleet.objects.refs[0])
+            last.append(int(marker["metadata"]["resourceVersion"]))
+            return True
 
         def has_caught_up() -> bool:
             report.read()
-            return report.version >= version
+            return report.version >= last[-1]
 
+        await fleet.wait_for(is_updated, "a last update", within_s=WITHIN_S)
         await fleet.wait_for(has_caught_up, "the author check to have seen all", within_s=WITHIN_S)
         evidence = await asyncio.to_thread(fleet.evidence)
         evidence.require_reconciles(100)
