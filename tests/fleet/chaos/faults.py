@@ -466,8 +466,8 @@ async def lease_deleted(strike: Strike) -> None:
 async def lease_edited(strike: Strike) -> None:
     """Duration or renewTime of the Lease of a replica that works is changed.
 
-    Not the holder: a name that is neither a sharder's nor the shard's is dead at once for the sharder, while the process
-    works until its next renewal. Section 8 of the protocol promises nothing there.
+    Not the holder: under a foreign holder the shard is dead at once for the sharder, and its process works until its
+    next renewal. Section 8 of the protocol promises nothing there.
     """
     renewed = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     changes: list[Doc] = [
