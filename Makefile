@@ -95,8 +95,8 @@ failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,0
 endurance: setup ## a replica sees 100,000 changes: its memory stays what it was (minutes)
 	@RINGLEADER_CHANGES=100000 $(BIN)/python -m pytest -q -s --timeout 900 tests/shard_controller/test_shard_memory.py
 
-chaos: setup ## random faults on a fleet on a real kube-apiserver, judged by both checks (ARGS="--minutes 60 --seed 1")
-	@$(BIN)/python -m tests.fleet.chaos $(ARGS)
+chaos: setup ## random faults on fleets on two kube-apiservers and etcd, judged by three checks (MINUTES=60 SEED=1)
+	@$(BIN)/python -m tests.fleet.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)

@@ -30,6 +30,7 @@ _RECORD = "record.json"
 _LOG = "log"
 _START_S = 90.0
 _NODE_START_S = 60.0
+_SERVER_START_S = 30.0
 _END_S = 60.0
 _PLANE = "plane"
 _LOG_LINES = 8
@@ -52,6 +53,7 @@ class Record(msgspec.Struct, frozen=True):
     pids: list[int]
     rbac: bool = True
     nodes: int = 0
+    api_servers: int = 1
 
     @property
     def is_up(self) -> bool:
@@ -80,10 +82,12 @@ def all_background() -> list[Record]:
     return [record for name in names if (record := find_background(name)) is not None]
 
 
-def start_background(name: str, kind: Kind, *, rbac: bool = False, nodes: int = 0) -> tuple[Record, bool]:
+def start_background(
+    name: str, kind: Kind, *, rbac: bool = False, nodes: int = 0, api_servers: int = 1
+) -> tuple[Record, bool]:
     """The record of *name*, started if it is not up, and whether it was started.
 
-    *rbac*: of an embedded one; *nodes*: of a real one.
+    *rbac*: of an embedded one; *nodes* and *api_servers*: of a real one.
 
     Raises: BackgroundFailed with the end of its log if it does not become ready.
     """
@@ -95,7 +99,7 @@ def start_background(name: str, kind: Kind, *, rbac: bool = False, nodes: int = 
             return record, False
         _remove(folder / name)
         (folder / name).mkdir(mode=0o700)
-        return _start(folder / name, kind, rbac=rbac, nodes=nodes), True
+        return _start(folder / name, kind, rbac=rbac, nodes=nodes, api_servers=api_servers), True
 
 
 def stop_background(name: str) -> bool:
@@ -129,14 +133,14 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(folder: Path, kind: Kind, *, rbac: bool, nodes: int) -> Record:
+def _start(folder: Path, kind: Kind, *, rbac: bool, nodes: int, api_servers: int) -> Record:
     command = [sys.executable, "-m", "devcluster.background", "--kind", kind, "--folder", str(folder)]
-    command += ["--rbac"] * rbac + ["--nodes", str(nodes)]
+    command += ["--rbac"] * rbac + ["--nodes", str(nodes), "--api-servers", str(api_servers)]
     with (folder / _LOG).open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    deadline = time.monotonic() + _START_S + nodes * _NODE_START_S
+    deadline = time.monotonic() + _START_S + nodes * _NODE_START_S + api_servers * _SERVER_START_S
     while (record := find_background(folder.name)) is None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
@@ -165,7 +169,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _plane(
-    kind: Kind, directory: Path, *, rbac: bool, nodes: int
+    kind: Kind, directory: Path, *, rbac: bool, nodes: int, api_servers: int
 ) -> AbstractAsyncContextManager[ControlPlane]:
     if nodes:
         from devcluster.nodes import node_plane
@@ -174,18 +178,19 @@ def _plane(
     if kind == "real":
         from devcluster.real import real_plane
 
-        return real_plane(directory)
+        return real_plane(directory, api_servers=api_servers)
     from devcluster.embedded import embedded_plane
 
     return embedded_plane(directory, rbac=rbac)
 
 
-async def _run(kind: Kind, folder: Path, *, rbac: bool, nodes: int) -> None:
+async def _run(kind: Kind, folder: Path, *, rbac: bool, nodes: int, api_servers: int) -> None:
     """Keep a control plane up until SIGTERM or SIGINT."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with _plane(kind, folder / _PLANE, rbac=rbac, nodes=nodes) as plane:
+    plane_in = _plane(kind, folder / _PLANE, rbac=rbac, nodes=nodes, api_servers=api_servers)
+    async with plane_in as plane:
         record = Record(
             name=folder.name,
             kind=kind,
@@ -197,6 +202,7 @@ async def _run(kind: Kind, folder: Path, *, rbac: bool, nodes: int) -> None:
             pids=list(plane.pids),
             rbac=rbac or kind == "real",
             nodes=nodes,
+            api_servers=api_servers,
         )
         scratch = folder / f".{_RECORD}"
         scratch.write_bytes(msgspec.json.encode(record))
@@ -210,8 +216,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rbac", action="store_true")
     parser.add_argument("--nodes", type=int, default=0)
+    parser.add_argument("--api-servers", type=int, default=1)
     options = parser.parse_args()
-    asyncio.run(_run(options.kind, options.folder, rbac=options.rbac, nodes=options.nodes))
+    asyncio.run(
+        _run(
+            options.kind,
+            options.folder,
+            rbac=options.rbac,
+            nodes=options.nodes,
+            api_servers=options.api_servers,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def server_tls(authority: trustme.CA) -> ssl.SSLContext:
-    """The server's side of TLS on loopback, with a certificate by *authority*."""
+def server_tls(authority: trustme.CA, *addresses: str) -> ssl.SSLContext:
+    """The server's side of TLS on loopback and on *addresses*, with a certificate by *authority*."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost", "127.0.0.1", "::1").configure_cert(context)
+    authority.issue_cert("localhost", "127.0.0.1", "::1", *addresses).configure_cert(context)
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -26,6 +26,10 @@ class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=Tru
     controller: bool = False
     block_owner_deletion: bool = False
 
+    def __str__(self) -> str:
+        """With the uid: one that was created again under its name is another object."""
+        return f"{self.kind} {self.name} (uid {self.uid})"
+
     @property
     def can_exist(self) -> bool:
         """Whether an object can be called so. The API server accepts any text that is not empty."""

@@ -30,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_MOST_API_SERVERS = 9
 _NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which one, if there are several.")]
@@ -54,6 +55,15 @@ def up(
             help="With --real: nodes that run pods (kubelet, containerd, kube-proxy). Needs root on Linux.",
         ),
     ] = 0,
+    api_servers: Annotated[
+        int,
+        typer.Option(
+            "--api-servers",
+            metavar="N",
+            help="With --real: kube-apiservers over one etcd. admin.kubeconfig names the first, admin-2.kubeconfig"
+            " beside it the second.",
+        ),
+    ] = 1,
     name: Name = "default",
     output: Output = None,
 ) -> int:
@@ -62,10 +72,13 @@ def up(
 
     _check_name(name)
     _check_nodes(nodes, real=real)
+    _check_api_servers(api_servers, real=real, nodes=nodes)
     if real and (problem := _build_if_missing(with_nodes=nodes > 0)):
         return _fail(problem)
     try:
-        record, was_started = start_background(name, "real" if real else "embedded", rbac=rbac, nodes=nodes)
+        record, was_started = start_background(
+            name, "real" if real else "embedded", rbac=rbac, nodes=nodes, api_servers=api_servers
+        )
     except BackgroundFailed as failed:
         return _fail(str(failed))
     missing = "and is embedded" if real and record.kind != "real" else "without RBAC"
@@ -74,9 +87,11 @@ def up(
             f"{name} is up already {missing}; take it down first (ringleader devcluster down"
             f" --name {name}), or choose another --name"
         )
-    if nodes not in (0, record.nodes):
+    other = f"{record.nodes} nodes" if nodes not in (0, record.nodes) else ""
+    other = f"{record.api_servers} API servers" if api_servers not in (1, record.api_servers) else other
+    if other:
         return _fail(
-            f"{name} is up already with {record.nodes} nodes; take it down first (ringleader devcluster down"
+            f"{name} is up already with {other}; take it down first (ringleader devcluster down"
             f" --name {name}), or choose another --name"
         )
     if output in (Form.JSON, Form.YAML):
@@ -191,6 +206,17 @@ def _check_nodes(nodes: int, *, real: bool) -> None:
             raise InputError("--nodes", nodes, "is not possible here", str(missing)) from missing
 
 
+def _check_api_servers(api_servers: int, *, real: bool, nodes: int) -> None:
+    if not 1 <= api_servers <= _MOST_API_SERVERS:
+        raise InputError(
+            "--api-servers", api_servers, "is no number of API servers", f"use 1 to {_MOST_API_SERVERS}"
+        )
+    if api_servers > 1 and not real:
+        raise InputError("--api-servers", api_servers, "needs a real control plane", "add --real")
+    if api_servers > 1 and nodes:
+        raise InputError("--api-servers", api_servers, "does not go with --nodes", "leave one of them out")
+
+
 def _build_if_missing(*, with_nodes: bool) -> str:
     """Build the programs that are nowhere; what went wrong, if anything."""
     from devcluster.nodes import ensure_node_binaries
@@ -214,6 +240,7 @@ def _described(record: Record) -> dict[str, object]:
         "kind": record.kind,
         "rbac": record.rbac,
         "nodes": record.nodes,
+        "apiServers": record.api_servers,
         "up": record.is_up,
         "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at)),
         "server": record.url,

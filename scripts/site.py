@@ -47,7 +47,14 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("debugging.md", "security.md", "threat-model.md", "load-test.md", "benchmarks.md"),
     ),
     "How it works": ("architecture.md", "protocol.md", "ring.md", "membership.md", "sharder.md"),
-    "Project": ("changelog.md", "contributing.md", "reporting.md", "development.md", "adr/README.md"),
+    "Project": (
+        "changelog.md",
+        "contributing.md",
+        "reporting.md",
+        "development.md",
+        "testing.md",
+        "adr/README.md",
+    ),
 }
 """The navigation; other pages are reached by links and by search."""
 PICTURES: Final = (".png", ".svg")

@@ -84,7 +84,7 @@ class Strike:
 
     def span_s(self) -> float:
         """A short while, or one beyond two durations of a Lease."""
-        return self.rng.choice((0.1, 0.5, 1.0, 2.5)) * self.lease_s * self.rng.uniform(0.7, 1.3)
+        return self.rng.choice((0.1, 0.5, 1.0, 2.5, 3.5)) * self.lease_s * self.rng.uniform(0.7, 1.3)
 
     def note(self, text: str) -> None:
         self.fleet.world.note(f"FAULT {text}")
@@ -397,9 +397,11 @@ def clock_drifted(strike: Strike) -> None:
 
 
 def partition(strike: Strike) -> None:
-    """A machine does not reach some API servers."""
+    """A machine does not reach some API servers, or none."""
     machine, for_s = strike.machine(), strike.span_s()
-    servers = strike.rng.sample(strike.fleet.servers, strike.rng.randint(1, len(strike.fleet.servers)))
+    servers = strike.fleet.servers
+    if strike.rng.random() < 0.4:
+        servers = strike.rng.sample(servers, strike.rng.randint(1, len(servers)))
     pairs = {(machine.name, server.name) for server in servers}
     strike.note(
         f"partition {machine.name} from {', '.join(server.name for server in servers)} for {for_s:.1f} s"
@@ -679,14 +681,14 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 _DENSE_S: Final = 300.0
-"""A run of so long has 2 to 25 faults, a longer one more."""
+"""A run of so long has 3 to 32 faults, a longer one more."""
 
 
 def draw(rng: random.Random, *, begin: float, end: float, kinds: Sequence[str]) -> list[Fault]:
     """The faults of a run between *begin* and *end*: a random subset of *kinds*, few or many."""
     share = rng.choice((0.1, 0.3, 0.6))
     enabled = [kind for kind in kinds if rng.random() < share] or [rng.choice(list(kinds))]
-    number = round(rng.choice((2, 5, 12, 25)) * max(1.0, (end - begin) / _DENSE_S))
+    number = round(rng.choice((3, 8, 16, 32)) * max(1.0, (end - begin) / _DENSE_S))
     times = sorted(rng.uniform(begin, end) for _ in range(number))
     return [Fault(round(at, 2), rng.choice(enabled), rng.randrange(10**6)) for at in times]
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _WATCH_LAGS_S: Final = 200.0
 """A silent watch is given up after 90 s; its list may be late, too."""
+_SLACK_S: Final = 0.6
+"""A heartbeat looks twice a second."""
 _SILENT_DURATIONS: Final = 1.99
 """Two, on clocks that drift."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -97,6 +99,7 @@ class Judges:
         """The length of one reconcile of *uid* by *replica*."""
         running = self._running.setdefault(uid, [])
         own = _Reconcile(replica, key, self._world.now)
+        self._judge_lease(own, begins=True)
         self._judge_overlap(uid, own, running)
         running.append(own)
         self.reconciles += 1
@@ -104,10 +107,22 @@ class Judges:
             yield
         finally:
             if not replica.process.has_ended:
+                self._judge_lease(own, begins=False)
                 running.remove(own)
                 if not running:
                     self._running.pop(uid, None)
                 self._judge_overlap(uid, own, running)
+
+    def _judge_lease(self, own: _Reconcile, *, begins: bool) -> None:
+        """Nothing begins when two thirds of the Lease are over, and nothing goes on when all of it is."""
+        replica, age_s = own.replica, own.replica.lease_age_s
+        most_s = replica.lease_s * (2 / 3 if begins else 1) + _SLACK_S
+        if age_s is not None and age_s > most_s and replica.process.runs_well:
+            what = "begins" if begins else "still runs"
+            self._world.violate(
+                "work ends with the lease",
+                f"a reconcile of {own.key} {what} {age_s:.2f} s after the last renewal of {replica.shard}",
+            )
 
     def ended(self, replica: Replica) -> None:
         """The process of *replica* has ended: nothing of it runs."""

@@ -134,7 +134,7 @@ async def embedded_plane(
         if faults:
             proxy = await stack.enter_async_context(
                 fault_proxy(
-                    directory / "faults", upstream=direct, upstream_ca=directory / CA, key=directory / KEY
+                    directory / "faults", upstreams=[direct], upstream_ca=directory / CA, key=directory / KEY
                 )
             )
         yield EmbeddedPlane(directory, child, direct, proxy)

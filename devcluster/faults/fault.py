@@ -15,11 +15,14 @@ What = Literal[
     "latency",
     "error",
     "lose_answer",
+    "repeat",
     "cut",
     "partition",
     "hold",
     "mute_watches",
     "slow_watches",
+    "expire_watches",
+    "withhold_bookmarks",
     "stale_lists",
 ]
 
@@ -31,6 +34,8 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
       latency       wait *delay_s* before the request is passed on
       error         answer *code* (429, 500, ...) with *retry_after_s*; nothing is passed on
       lose_answer   pass it on, and reset the connection when the server answers
+      repeat        pass it on, and once more *delay_s* later on a connection of the proxy's own; the second answer is
+                    dropped
       cut           reset connections now, with what is under way, and at each request while it lasts: nothing is
                     passed on. With the verb watch it strikes open watches and new ones.
       partition     requests are neither passed on nor answered, watches and what is under way are silent; when the
@@ -39,6 +44,8 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
                     fault ends, requests also if their client is gone by then. Each request that waits is a hit.
       mute_watches  open watches stay open without events (half dead), new ones too while it lasts
       slow_watches  events of open watches and new ones come *delay_s* later, as long as they last
+      expire_watches      reset open watches, and answer new ones with the event 410 Expired while it lasts
+      withhold_bookmarks  reset open watches, and ask the server for no bookmarks on new ones while it lasts
       stale_lists   lists that allow it (with a resourceVersion) are answered as of *version*, which the server must
                     still have
     A fault with *count* ends after so many hits, with *for_s* after so many seconds.
@@ -65,8 +72,12 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hits: int = 0
 
     @property
+    def strikes_only_watches(self) -> bool:
+        return self.what in ("mute_watches", "slow_watches", "expire_watches", "withhold_bookmarks")
+
+    @property
     def strikes_open_watches(self) -> bool:
-        return self.what in ("cut", "partition", "hold", "mute_watches", "slow_watches")
+        return self.strikes_only_watches or self.what in ("cut", "partition", "hold")
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ import msgspec
 
 from devcluster.children import start_child, wait_for_file
 from devcluster.faults.fault import Fault
+from devcluster.listening import LOOPBACK
 from devcluster.orders import Orders
 
 _START_TIMEOUT_S: Final = 60.0
@@ -62,9 +63,15 @@ class FaultClient:
 
 @asynccontextmanager
 async def fault_proxy(
-    directory: Path, *, upstream: str, upstream_ca: Path, key: Path, front_proxy: Path | None = None
+    directory: Path,
+    *,
+    upstreams: Sequence[str],
+    upstream_ca: Path,
+    key: Path,
+    front_proxy: Path | None = None,
+    host: str = LOOPBACK,
 ) -> AsyncIterator[FaultClient]:
-    """A proxy before the API server *upstream* that runs as long as the block; its files go to *directory*.
+    """A proxy on *host* before the API servers *upstreams*, for as long as the block; its files go to *directory*.
 
     *key*: the file of the key that tokens are signed with. *front_proxy*: a file with the client certificate and key
     of an authenticating proxy (`X-Remote-User`); without it the server authenticates the tokens.
@@ -74,10 +81,11 @@ async def fault_proxy(
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 - once, at the start
     address, log = directory / ADDRESS, directory / "log"
     address.unlink(missing_ok=True)
-    options = {"--directory": directory, "--upstream": upstream, "--upstream-ca": upstream_ca, "--key": key}
-    if front_proxy is not None:
-        options["--front-proxy"] = front_proxy
-    arguments = [str(part) for pair in options.items() for part in pair]
+    options = [("--directory", directory), ("--upstream-ca", upstream_ca), ("--key", key)]
+    options += [("--front-proxy", front_proxy)] if front_proxy is not None else []
+    arguments = [str(part) for pair in options for part in pair]
+    arguments += ["--host", host]
+    arguments += [part for upstream in upstreams for part in ("--upstream", upstream)]
     command = [sys.executable, "-m", "devcluster.faults", *arguments]
     child = await start_child(command, name="the fault proxy", log=log)
     try:

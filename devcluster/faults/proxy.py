@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import socket
 import ssl
 import time
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Never
 from urllib.parse import urlencode, urlsplit
@@ -30,24 +33,28 @@ _REASONS: Final = {
     400: "BadRequest",
     403: "Forbidden",
     404: "NotFound",
+    410: "Expired",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
     504: "Timeout",
 }
+_REPEATED_WITHIN_S: Final = 30.0
 _NOT_PASSED_ON: Final = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
 
 
 class FaultProxy:
-    """Stands before the API server at *upstream*.
+    """Stands before the API servers at *upstreams*, and spreads the connections of clients over those that accept them.
 
     With *names_users* the proxy authenticates tokens signed with *key* and names their user in `X-Remote-User`;
     otherwise the server authenticates all tokens.
     """
 
-    def __init__(self, upstream: str, *, upstream_tls: ssl.SSLContext, key: bytes, names_users: bool) -> None:
-        where = urlsplit(upstream)
-        self._upstream: Final = (where.hostname or "", where.port or 443)
+    def __init__(
+        self, upstreams: Sequence[str], *, upstream_tls: ssl.SSLContext, key: bytes, names_users: bool
+    ) -> None:
+        places = [urlsplit(upstream) for upstream in upstreams]
+        self._upstreams = deque((place.hostname or "", place.port or 443) for place in places)
         self._upstream_tls: Final = upstream_tls
         self._key: Final = key
         self._names_users: Final = names_users
@@ -55,10 +62,11 @@ class FaultProxy:
         self._tunnels: set[Tunnel] = set()
         self._stopped: set[tuple[str, Tunnel]] = set()
         self._accounts: dict[bytes, Account | None] = {}
+        self._repeating: set[asyncio.Task[None]] = set()
         self._server_away: Final = asyncio.Event()
 
     async def serve(self, clients: socket.socket, orders: socket.socket, tls: ssl.SSLContext) -> Never:
-        """Accept connections: on *orders* always, on *clients* while the server accepts them too."""
+        """Accept connections: on *orders* always, on *clients* while a server accepts them too."""
         await self._listen(orders, tls)
         while True:
             address = clients.getsockname()
@@ -75,23 +83,25 @@ class FaultProxy:
         return await loop.create_server(lambda: Tunnel(self), sock=listener, ssl=tls, backlog=1024)
 
     async def _is_reachable(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection(*self._upstream)
-        except OSError:
-            return False
-        writer.close()
-        return True
+        for upstream in list(self._upstreams):  # connections rotate it meanwhile
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(*upstream)
+                writer.close()
+                return True
+        return False
 
     # for tunnels
 
     async def connect(self, protocol: asyncio.Protocol) -> None:
-        """Connect *protocol* with the server. Raises: OSError."""
+        """Connect *protocol* with the next server in turn that accepts the connection. Raises: OSError."""
+        self._upstreams.rotate(-1)
         loop = asyncio.get_running_loop()
-        try:
-            await loop.create_connection(lambda: protocol, *self._upstream, ssl=self._upstream_tls)
-        except ConnectionRefusedError:
-            self._server_away.set()
-            raise
+        for upstream in list(self._upstreams):
+            with contextlib.suppress(ConnectionRefusedError):
+                await loop.create_connection(lambda: protocol, *upstream, ssl=self._upstream_tls)
+                return
+        self._server_away.set()
+        raise ConnectionRefusedError("no server accepts the connection")
 
     def opened(self, tunnel: Tunnel) -> None:
         self._tunnels.add(tunnel)
@@ -136,8 +146,15 @@ class FaultProxy:
         if "cut" in struck:
             tunnel.abort()
             return
+        if is_watch and "expire_watches" in struck:
+            tunnel.answer(200, _EXPIRED)
+            return
+        if is_watch and "withhold_bookmarks" in struck:
+            _ask_for_no_bookmarks(request)
         if fault := struck.get("stale_lists"):
             _make_stale(request, fault.version)
+        if (fault := struck.get("repeat")) and not is_watch:
+            asyncio.get_running_loop().call_later(fault.delay_s, self._repeat, self._encode(request, account))
         if (fault := struck.get("slow_watches")) and is_watch:
             tunnel.slow_down(fault.delay_s)
         tunnel.pass_on(
@@ -145,6 +162,20 @@ class FaultProxy:
             is_lost="lose_answer" in struck,
             is_muted="mute_watches" in struck and is_watch,
         )
+
+    def _repeat(self, data: bytes) -> None:
+        """Send the request *data* to the next server in turn on a connection of our own."""
+        task = asyncio.get_running_loop().create_task(self._send(data), name="repeat a request")
+        self._repeating.add(task)
+        task.add_done_callback(self._repeating.discard)
+
+    async def _send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_REPEATED_WITHIN_S):
+                reader, writer = await asyncio.open_connection(*self._upstreams[0], ssl=self._upstream_tls)
+                writer.write(data)
+                await reader.read(1)  # by then it is decided
+                writer.close()
 
     # accounts
 
@@ -217,8 +248,7 @@ class FaultProxy:
         """Let *fault* strike what is open on *tunnel*."""
         request = tunnel.current
         is_order = request is not None and request.path.startswith("/_faults")
-        only_watches = fault.what in ("mute_watches", "slow_watches")
-        if is_order or (only_watches and not (request and request.is_watch)):
+        if is_order or (fault.strikes_only_watches and not (request and request.is_watch)):
             return
         hit = _hit(request) if request else Hit(tunnel.user, tunnel.user_agent, None)
         if fault.what == "hold":
@@ -229,7 +259,7 @@ class FaultProxy:
         if not self._faults.hit(hit, now=self._now(), only_id=fault.id):
             return
         match fault.what:
-            case "cut":
+            case "cut" | "expire_watches" | "withhold_bookmarks":
                 tunnel.abort()
             case "slow_watches":
                 tunnel.slow_down(fault.delay_s)
@@ -286,6 +316,14 @@ def _make_stale(request: Request, version: int) -> None:
     request.url = f"{request.path}?{urlencode(query)}".encode()
 
 
+def _ask_for_no_bookmarks(request: Request) -> None:
+    """Remove the wish for bookmarks, unless the watch begins with a list whose end a bookmark marks."""
+    query = dict(request.query)
+    if query.get("sendInitialEvents") not in ("true", "1") and "allowWatchBookmarks" in query:
+        del query["allowWatchBookmarks"]
+        request.url = f"{request.path}?{urlencode(query)}".encode()
+
+
 def _status(code: int, message: str, retry_after_s: int | None = None) -> bytes:
     status: dict[str, object] = {
         "kind": "Status",
@@ -299,3 +337,8 @@ def _status(code: int, message: str, retry_after_s: int | None = None) -> bytes:
     if retry_after_s is not None:
         status["details"] = {"retryAfterSeconds": retry_after_s}
     return msgspec.json.encode(status)
+
+
+_EXPIRED: Final = msgspec.json.encode(
+    {"type": "ERROR", "object": msgspec.Raw(_status(410, "too old resource version: ordered by a fault"))}
+)

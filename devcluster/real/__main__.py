@@ -7,7 +7,14 @@ import sys
 
 from devcluster.real.binaries import BinariesMissing, ensure_binaries
 from devcluster.real.build_progress import ConsoleProgress
-from devcluster.real.recipes import KUBERNETES_NODE, Recipe, helm_recipe, kubernetes_recipe, node_recipes
+from devcluster.real.recipes import (
+    KUBERNETES_NODE,
+    Recipe,
+    etcdutl_recipe,
+    helm_recipe,
+    kubernetes_recipe,
+    node_recipes,
+)
 from kubeio.errors import InputError
 
 
@@ -23,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nodes", action="store_true", help="also what nodes need: kubelet, containerd ...")
     options = parser.parse_args(arguments)
     try:
-        nodes, others = node_recipes(), [kubernetes_recipe(), helm_recipe()]
+        nodes, others = node_recipes(), [kubernetes_recipe(), helm_recipe(), etcdutl_recipe()]
         _check_names([*others, *nodes], options.names)
         for recipe in [*others, *nodes]:
             for_nodes = recipe.packages if recipe in nodes else KUBERNETES_NODE

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from sys import intern
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -46,6 +47,13 @@ def audit_policy(groups: Sequence[str] = DEFAULT_GROUPS) -> dict[str, object]:
             {"level": "None"},
         ],
     }
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """A restore of etcd, *after* so many attempts: what was written beyond revision *to* is gone."""
+
+    to: int
+    after: int
 
 
 class _User(msgspec.Struct, gc=False):
@@ -249,17 +257,24 @@ def _one_per_item(attempt: Attempt) -> list[Attempt]:
     ]
 
 
-def writes_in_order(attempts: Iterable[Attempt]) -> list[Write]:
-    """*attempts* in the order in which the server decided them, each with the labels before and after."""
-    ordered = _in_order(list(attempts))
-    latest = _latest_possible_times(ordered)
-    for index, effect in carried_out(ordered).items():
-        ordered[index] = _carried_out(ordered[index], effect)
-    history = _History()
-    return [
-        history.write(attempt, seq=number, t=t)
-        for number, (attempt, t) in enumerate(zip(ordered, latest, strict=True), start=1)
-    ]
+def writes_in_order(attempts: Sequence[Attempt], *, restores: Sequence[Restore] = ()) -> list[Write]:
+    """*attempts* in the order in which the server decided them, each with the labels before and after.
+
+    After each of *restores* of etcd, oldest first, the labels before are those that the snapshot had.
+    """
+    writes: list[Write] = []
+    keyed: list[tuple[int, Attempt]] = []
+    begins = [0, *(restore.after for restore in restores), len(attempts)]
+    for restore, (begin, end) in zip((None, *restores), pairwise(begins), strict=True):
+        history = _History.until(keyed, restore.to) if restore else _History()
+        fresh = _in_order(list(attempts[begin:end]))
+        latest = _latest_possible_times([attempt for _, attempt in fresh])
+        for index, effect in carried_out([attempt for _, attempt in fresh]).items():
+            fresh[index] = fresh[index][0], _carried_out(fresh[index][1], effect)
+        for (_, attempt), t in zip(fresh, latest, strict=True):
+            writes.append(history.write(attempt, seq=len(writes) + 1, t=t))
+        keyed += fresh
+    return writes
 
 
 def _carried_out(attempt: Attempt, effect: Effect) -> Attempt:
@@ -274,9 +289,11 @@ def _carried_out(attempt: Attempt, effect: Effect) -> Attempt:
     )
 
 
-def _in_order(attempts: list[Attempt]) -> list[Attempt]:
-    """By resourceVersion; what has none (refusals, deletions) comes after what was answered before it, and
-    a deletion after every write to the same object.
+def _in_order(attempts: list[Attempt]) -> list[tuple[int, Attempt]]:
+    """*attempts* in order, each with the server's version at which it was decided.
+
+    By resourceVersion; what has none (refusals, deletions) comes after what was answered before it, and a deletion
+    after every write to the same object.
     """
     attempts.sort(key=lambda attempt: attempt.t)
     last_of_object: dict[str, int] = {}
@@ -294,7 +311,7 @@ def _in_order(attempts: list[Attempt]) -> list[Attempt]:
         else:
             keyed.append((newest, True, attempt))
     keyed.sort(key=lambda entry: entry[:2])  # stable: otherwise as they were answered
-    return [attempt for _, _, attempt in keyed]
+    return [(version, attempt) for version, _, attempt in keyed]
 
 
 def _latest_possible_times(ordered: Sequence[Attempt]) -> list[float]:
@@ -313,6 +330,15 @@ class _History:
     def __init__(self) -> None:
         self._labels: dict[str, dict[str, str]] = {}
         self._uids: dict[tuple[str, str, str], str] = {}
+
+    @classmethod
+    def until(cls, keyed: Iterable[tuple[int, Attempt]], version: int) -> _History:
+        """The labels as they were at *version*."""
+        history = cls()
+        for decided_at, attempt in keyed:
+            if decided_at <= version:
+                history.write(attempt, seq=0, t=0.0)
+        return history
 
     def write(self, attempt: Attempt, *, seq: int, t: float) -> Write:
         """The write that *attempt* was; its effect is part of the history from now on."""

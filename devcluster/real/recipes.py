@@ -15,6 +15,7 @@ from kubeio.errors import InputError
 
 DEFAULT_KUBERNETES = "1.36.3"
 DEFAULT_HELM = "4.3.0"
+ETCDUTL = "3.6.8"
 FORMER_HELM = "3.22.0"
 """The newest Helm 3, for the test that the chart needs nothing of Helm 4."""
 _HELM_3_KUBERNETES = " ".join(
@@ -118,6 +119,17 @@ def helm_recipe(version: str = DEFAULT_HELM) -> Recipe:
         packages={"helm": f"{module}/cmd/helm"},
         linker_flags=f"-s -w -X {module}/internal/version.version=v{version} {_HELM_3_KUBERNETES}",
         is_chosen=version != DEFAULT_HELM,
+    )
+
+
+def etcdutl_recipe() -> Recipe:
+    """etcdutl, which restores snapshots of etcd with raised revisions."""
+    return Recipe(
+        name="etcdutl",
+        version=ETCDUTL,
+        module=_HERE / "gomod-etcdutl" / ETCDUTL,
+        packages={"etcdutl": "go.etcd.io/etcd/etcdutl/v3"},
+        linker_flags="-s -w",
     )
 
 

@@ -7,8 +7,27 @@ from pathlib import Path
 
 FRONT_PROXY = "ringleader-fault-proxy"
 """Name in the certificate of the fault proxy."""
-AUDIT_LOG = "audit.log"
+ETCD = "etcd"
 ETCD_DATA = "etcd"
+
+
+def apiserver_name(number: int) -> str:
+    """Name of API server *number*, from 1 on: `kube-apiserver`, `kube-apiserver-2` ..."""
+    return _numbered("kube-apiserver", number)
+
+
+def audit_log_name(number: int) -> str:
+    """Name of the file with the audit log of API server *number*."""
+    return f"{_numbered('audit', number)}.log"
+
+
+def kubeconfig_name(stem: str, number: int) -> str:
+    """Name of the kubeconfig *stem* for API server *number*."""
+    return f"{_numbered(stem, number)}.kubeconfig"
+
+
+def _numbered(stem: str, number: int) -> str:
+    return stem if number == 1 else f"{stem}-{number}"
 
 
 def etcd_command(binary: Path, folder: Path, *, port: int) -> list[str]:
@@ -31,11 +50,14 @@ def apiserver_command(
     *,
     port: int,
     etcd_port: int,
-    audit: bool,
+    audit_log: str = "",
     node_address: str = "",
     flags: Sequence[str] = (),
 ) -> list[str]:
-    """kube-apiserver on loopback, or with *node_address* on every address, for nodes that reach it at that one."""
+    """kube-apiserver on loopback, or with *node_address* on every address, for nodes that reach it at that one.
+
+    *audit_log*: name of the file for its audit log; without one there is none.
+    """
     command = [
         str(binary),
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
@@ -53,10 +75,10 @@ def apiserver_command(
         *(_for_nodes(folder, node_address) if node_address else _WITHOUT_NODES),
         *flags,
     ]
-    if audit:
+    if audit_log:
         command += [
             f"--audit-policy-file={folder / 'audit-policy.json'}",
-            f"--audit-log-path={folder / AUDIT_LOG}",
+            f"--audit-log-path={folder / audit_log}",
             "--audit-log-mode=blocking",
             "--audit-log-maxsize=0",
         ]

@@ -54,6 +54,8 @@ class FleetSpec:
     """How long a wait may see nothing change before it gives up; what moves, however slowly, is waited for."""
     shard_flags: tuple[str, ...] = ()
     """Further flags of every replica."""
+    shard_wrapper: tuple[str, ...] = ()
+    """What the command line of every replica is appended to, `{member}` in it replaced by the member's name."""
     sharder_flags: tuple[str, ...] = ()
     """Further flags of every sharder."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +103,7 @@ def shard_command(
 ) -> list[str]:
     """One replica of the controller."""
     return [
+        *(part.replace("{member}", member) for part in spec.shard_wrapper),
         *(spec.shard_python, *_MODULE, spec.shard_module, "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),

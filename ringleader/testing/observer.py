@@ -183,10 +183,17 @@ class FleetObserver:
         Raises: NotConvergedError with what is missing.
         """
         began = self.clock.now()
-        wanted = await self.objects.generations() if fresh else {}
+        wanted: dict[str, int] = {}
+
+        async def knows_generations() -> bool:
+            wanted.update(await self.objects.generations())
+            return True
 
         async def missing() -> str:
             return await self._misplaced() or await self._behind(wanted)
+
+        if fresh:
+            await self.wait_for(knows_generations, "the objects to be listed", within_s=within_s)
 
         await self._wait_until_nothing(missing, within_s=within_s)
         now = self.clock.now()

@@ -169,7 +169,7 @@ class Context(Generic[M]):
         key = self._child_key(kind, name, namespace)
         known = kind.get(key)
         if known is not None and not self._controls(known.meta):
-            raise NotOurs(f"{kind.name} {key}", controller=_controller_name(known.meta))
+            raise NotOurs(f"{kind.name} {key}", controller=str(known.meta.controller or ""))
         if known is not None and self._session.writer.ownership.may_write(known.meta):
             try:
                 return resource.decode((await self._session.apply(kind, known, body)).raw)
@@ -276,7 +276,3 @@ class Context(Generic[M]):
 
     def _controls(self, meta: Meta) -> bool:
         return is_controlled(meta, by=self.meta, of=self._session.caches.primary.resource)
-
-
-def _controller_name(meta: Meta) -> str:
-    return f"{meta.controller.kind} {meta.controller.name}" if meta.controller else ""

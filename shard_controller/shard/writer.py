@@ -264,8 +264,7 @@ class FencedWriter:
     async def _adopt(self, kind: ResourceCache, found: Object, *, owner_uid: str) -> Object:
         controller = found.meta.controller
         if controller is None or controller.uid != owner_uid:
-            named = f"{controller.kind} {controller.name}" if controller else ""
-            raise NotOurs(_name(kind, found.meta.key), controller=named)
+            raise NotOurs(_name(kind, found.meta.key), controller=str(controller or ""))
         if not self.ownership.may_write(found.meta):
             await self._claim(kind, found.meta)
         kind.wrote(found, is_new=True)

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.real import BinariesMissing, kubernetes_recipe
+from devcluster.real.binaries import SERVERS, find_binaries
+
 pytestmark = pytest.mark.fleet
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -103,6 +106,38 @@ def test_one_that_was_killed_is_shown_as_died_and_replaced_by_up(run: Run, tmp_p
     up = run("up")
     assert "is up at" in up.stderr
     assert listed(run)["default"]["up"] is True
+
+
+@pytest.mark.real
+def test_two_api_servers_are_listed_and_have_a_kubeconfig_each(run: Run) -> None:
+    try:
+        find_binaries(SERVERS, kubernetes_recipe())
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+    up = run("up", "--real", "--api-servers", "2")
+    assert up.returncode == 0, up.stderr
+    first = Path(up.stdout.strip().partition("=")[2])
+    assert listed(run)["default"]["apiServers"] == 2
+    rings = [sys.executable, "-m", "ringleader", "status", "--kubeconfig"]
+    for kubeconfig in (first, first.with_name("admin-2.kubeconfig")):
+        asked = subprocess.run([*rings, kubeconfig], capture_output=True, text=True, timeout=60, check=False)
+        assert "controllerrings.ringleader.dev" in asked.stdout + asked.stderr
+    again = run("up", "--real", "--api-servers", "3")
+    assert again.returncode == 1
+    assert "is up already with 2 API servers; take it down first" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--api-servers", "2"), "--api-servers: 2 needs a real control plane; add --real"),
+        (("--real", "--api-servers", "0"), "--api-servers: 0 is no number of API servers; use 1 to 9"),
+    ],
+)
+def test_number_of_api_servers_that_cannot_be(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    refused = run("up", *arguments)
+    assert refused.returncode == 2
+    assert words in refused.stderr
 
 
 def test_list_of_nothing_says_how_to_start(run: Run) -> None:

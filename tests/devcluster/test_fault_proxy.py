@@ -113,6 +113,49 @@ async def test_cut_request_is_lost_before_it_is_carried_out(
     (await alice.post(CONFIGMAPS, configmap("a"))).check(201)
 
 
+async def test_repeated_request_arrives_twice_and_is_answered_once(plane: ControlPlane, alice: Api) -> None:
+    await plane.faults.add(Fault(what="repeat", verb="create", count=1, delay_s=0.1))
+    (await alice.post(CONFIGMAPS, configmap("a"))).check(201)
+    async with asyncio.timeout(10):
+        while (codes := [write.code for write in plane.writes()[-2:]]) != [201, 409]:  # noqa: ASYNC110 - a log
+            await asyncio.sleep(0.05)
+    assert codes == [201, 409]
+
+
+async def test_expired_watches_end_and_new_ones_say_so_while_it_lasts(
+    plane: ControlPlane, alice: Api
+) -> None:
+    version = (await alice.get(CONFIGMAPS)).version
+    async with alice.watch(CONFIGMAPS, resourceVersion=version) as watch:
+        fault = await plane.faults.add(Fault(what="expire_watches", user="alice"))
+        with pytest.raises((aiohttp.ClientError, EOFError)):
+            await watch.next()
+    async with alice.watch(CONFIGMAPS, resourceVersion=version) as watch:
+        event = await watch.next()
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == (
+            "ERROR",
+            410,
+            "Expired",
+        )
+        with pytest.raises(EOFError):
+            await watch.next()
+    (await alice.get(CONFIGMAPS)).check(200)
+    await plane.faults.clear(fault)
+    async with alice.watch(CONFIGMAPS, resourceVersion=version) as watch:
+        (await alice.post(CONFIGMAPS, configmap("a"))).check(201)
+        assert await watch.short() == ("ADDED", "a")
+
+
+async def test_withheld_bookmarks_leave_the_other_events_of_a_watch(plane: ControlPlane, alice: Api) -> None:
+    version = (await alice.get(CONFIGMAPS)).version
+    await plane.faults.add(Fault(what="withhold_bookmarks", user="alice"))
+    async with alice.watch(CONFIGMAPS, resourceVersion=version, allowWatchBookmarks="true") as watch:
+        with pytest.raises(TimeoutError):
+            await watch.next(timeout_s=1.0)  # the embedded server sends one each 0.2 s
+        (await alice.post(CONFIGMAPS, configmap("a"))).check(201)
+        assert await watch.short() == ("ADDED", "a")
+
+
 async def test_cut_of_an_account_resets_all_that_it_has_open(
     plane: ControlPlane, alice: Api, bob: Api
 ) -> None:

@@ -61,6 +61,19 @@ async def test_a_plain_drain_removes_both_labels_children_first(bench: Bench) ->
     assert released == ["configmaps", "websites.example.com"]
 
 
+async def test_a_child_of_a_former_object_of_the_same_name_is_left_and_the_log_shows_the_former_uid(
+    bench: Bench,
+) -> None:
+    shard = await bench.start("web-0")
+    former = await bench.site("blog", "ready", owner="")
+    await bench.delete(WEBSITES, "blog")
+    await bench.configmap("blog", controller=former, owner=shard.name)
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bool(shard.logged("reconcile failed")))
+    error = shard.logged("reconcile failed")[0]["error"]
+    assert f"is controlled by Website blog (uid {former['metadata']['uid']}); it is left as it is" in error
+
+
 async def test_a_directed_drain_passes_the_tree_in_one_write_each(bench: Bench) -> None:
     old, new = await bench.start("web-0"), await bench.start("web-1")
     await bench.site("blog", "publish hello", owner=old)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.plane import Write
-from devcluster.real.audit_log import audit_policy, read_attempts, writes_in_order
+from devcluster.real.audit_log import Restore, audit_policy, read_attempts, writes_in_order
 from devcluster.real.lost_answers import Request
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -317,3 +317,21 @@ def test_policy_logs_writes_of_our_resources_with_their_answers_only() -> None:
     assert rules[-1] == {"level": "None"}
     assert {"group": "shop.example.org"} in rules[1]["resources"]
     assert rules[1]["level"] == "RequestResponse"
+
+
+def test_after_a_restore_of_etcd_the_labels_before_are_those_of_the_snapshot() -> None:
+    lines = [
+        created(version=10, s="1"),
+        line(2, "patch", version=12, labels={"s": "2"}),
+        line(3, "delete", version=None),
+        line(4, "patch", version=1011, labels={"s": "3"}),
+    ]
+    attempts = read_attempts([json.dumps(each).encode() for each in lines], boot_offset_s=0)
+    found = writes_in_order(attempts, restores=[Restore(to=11, after=3)])
+    assert steps(found) == [
+        ("create", None, {"s": "1"}),
+        ("patch", {"s": "1"}, {"s": "2"}),
+        ("delete", {"s": "2"}, None),
+        ("patch", {"s": "1"}, {"s": "3"}),
+    ]
+    assert [write.seq for write in found] == [1, 2, 3, 4]

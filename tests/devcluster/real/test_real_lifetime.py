@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -17,13 +18,14 @@ import pytest_asyncio
 
 from devcluster.real import BinariesMissing, PlaneFailed, RealPlane, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
-from devcluster.real.recipes import cache_folder
+from devcluster.real.recipes import cache_folder, etcdutl_recipe
 from kubeio.errors import NotFound
 from tests.contract.api import Api, api_from
 
 pytestmark = pytest.mark.real
 on_the_shared_plane = pytest.mark.asyncio(loop_scope="module")
 
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -154,6 +156,57 @@ def test_killed_owner_takes_all_processes_along(tmp_path: Path) -> None:
         finally:
             os.kill(owner.pid, signal.SIGKILL)
     wait_until_gone(pids)
+
+
+async def test_two_servers_share_one_etcd_and_one_goes_on_without_the_other(tmp_path: Path) -> None:
+    async with real_plane(tmp_path, audit=True, controller_manager=False, api_servers=2) as plane:
+        first, second = plane.direct_kubeconfigs
+        accounts = [await plane.kubeconfig_for(user) for user in ("ann", "bob")]
+        async with api_from(first) as one, api_from(second) as two, api_from(accounts[0]) as ann:
+            assert one.url != two.url
+            assert {one.url, two.url} == {
+                json.loads(path.read_text())["clusters"][0]["cluster"]["server"] for path in accounts
+            }
+            (await one.post(CONFIGMAPS, {"metadata": {"name": "a"}})).check(201)
+            (await two.get(f"{CONFIGMAPS}/a")).check(200)
+            await plane.kill_apiserver(1 if ann.url == two.url else 2)
+            (await ann.post(CONFIGMAPS, {"metadata": {"name": "b"}})).check(201)
+            await plane.start_apiserver(1 if ann.url == two.url else 2)
+            (await one.get(f"{CONFIGMAPS}/b")).check(200)
+            (await two.get(f"{CONFIGMAPS}/b")).check(200)
+    assert [(write.user, write.name) for write in plane.writes()] == [("admin", "a"), ("ann", "b")]
+
+
+async def test_through_the_fault_proxy_clients_reach_the_server_that_is_left(tmp_path: Path) -> None:
+    async with real_plane(tmp_path, controller_manager=False, api_servers=2, faults=True) as plane:
+        for number in (1, 2):
+            await plane.kill_apiserver(number)
+            async with api_from(await plane.kubeconfig_for("ann")) as ann:
+                for _ in range(3):
+                    (await ann.get(CONFIGMAPS)).check(200)
+            await plane.start_apiserver(number)
+
+
+async def test_a_restore_of_etcd_brings_the_snapshot_back_with_greater_versions(tmp_path: Path) -> None:
+    try:
+        find_binaries(["etcdutl"], etcdutl_recipe())
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+    async with real_plane(tmp_path, audit=True, api_servers=2) as plane, api_from(plane.kubeconfig) as api:
+        (await api.post(CONFIGMAPS, {"metadata": {"name": "a", "labels": {"s": "1"}}})).check(201)
+        snapshot = await plane.snapshot()
+        label = {"metadata": {"labels": {"s": "2"}}}
+        changed = (await api.merge(f"{CONFIGMAPS}/a", label)).check(200)
+        (await api.post(CONFIGMAPS, {"metadata": {"name": "b"}})).check(201)
+        await plane.restore(snapshot)
+        assert (await api.get(f"{CONFIGMAPS}/a")).labels == {"s": "1"}
+        (await api.get(f"{CONFIGMAPS}/b")).check(404)
+        again = (await api.merge(f"{CONFIGMAPS}/a", label)).check(200)
+        assert int(again.version) > int(changed.version)
+    assert [write.labels_before for write in plane.writes() if write.verb == "patch"] == [
+        {"s": "1"},
+        {"s": "1"},
+    ]
 
 
 async def test_server_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
