@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -174,8 +175,6 @@ class ApiServer:
         self._world: Final = world
         self._store: Final = store
         self._caches: Final[dict[tuple[str, str], WatchCache]] = {}
-        definitions = store.kind("apiextensions.k8s.io", "customresourcedefinitions")
-        definitions.collection.listeners.append(self._on_definition)
 
     def cache(self, kind: Kind) -> WatchCache:
         """The watch cache of *kind*."""
@@ -183,15 +182,14 @@ class ApiServer:
         found = self._caches.get(key)
         if found is None:
             found = self._caches[key] = WatchCache(self._world, kind.collection, lambda: self.lag_s)
+            kind.collection.end_listeners.append(partial(self._drop, key))
         return found
 
-    def _on_definition(self, event: Event) -> None:
-        """A definition that is deleted takes its watches along."""
-        if event.new is None and event.old is not None:
-            plural, _, group = event.old.name.partition(".")
-            cache = self._caches.pop((group, plural), None)
-            for watch in [] if cache is None else tuple(cache.watches):
-                watch.end()
+    def _drop(self, key: tuple[str, str]) -> None:
+        """A resource is served no more: its watches end."""
+        cache = self._caches.pop(key, None)
+        for watch in () if cache is None else tuple(cache.watches):
+            watch.end()
 
     def forget_history(self) -> None:
         """After a restart the watch cache begins with the present."""

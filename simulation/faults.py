@@ -203,8 +203,13 @@ def server_errors(strike: Strike) -> None:
 
 def write_refused(strike: Strike) -> None:
     """A policy refuses writes: of one object, or of new Leases."""
-    path = strike.rng.choice((strike.site() or _SITES, _LEASES))
-    verb = "POST" if path == _LEASES else "PATCH"
+    if strike.rng.random() < 0.5:
+        _refuse(strike, "POST", _LEASES)
+    else:
+        _refuse(strike, "PATCH", strike.site() or _SITES)
+
+
+def _refuse(strike: Strike, verb: str, path: str) -> None:
     rule = Rule("write_refused", verb=verb, path=path, code=strike.rng.choice((403, 422)))
     for_s = strike.span_s()
     strike.note(f"write_refused {verb} {path.rpartition('/')[2]}: {rule.code} for {for_s:.1f} s")
@@ -307,6 +312,20 @@ def process_copied(strike: Strike) -> None:
         replica.is_copied = True
         lease["spec"]["renewTime"] = replica.process.machine.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         strike.forge("PUT", path, lease)
+        strike.fleet.world.after(1.5 * strike.lease_s, partial(strike.fleet.judges.judge_copy, replica))
+
+
+def birth_unanswered(strike: Strike) -> None:
+    """A replica is killed, and its next life gets no answers to its first writes."""
+    if (replica := strike.replica()) is None:
+        return
+    name, for_s = replica.process.name, strike.span_s() + 5
+    strike.note(f"birth_unanswered {name} for {for_s:.1f} s")
+    rule = Rule("answer_lost", process=name, verb=strike.rng.choice(("POST", "write")))
+    rules = strike.fleet.network.rules
+    rules.append(rule)
+    strike.heal_in(for_s, lambda: rules.remove(rule))
+    replica.process.kill()
 
 
 def leader_killed(strike: Strike) -> None:
@@ -458,10 +477,15 @@ def labels_forged(strike: Strike) -> None:
 
 
 def lease_deleted(strike: Strike) -> None:
-    """A shard's Lease is deleted by hand."""
-    if name := strike.shard():
-        strike.note(f"lease_deleted {name}")
-        strike.forge("DELETE", f"{_LEASES}/{name}")
+    """A shard's Lease is deleted by hand, and a policy refuses tombstones perhaps."""
+    name = strike.shard()
+    if not name:
+        return
+    if strike.rng.random() < 0.3:
+        _refuse(strike, "POST", _LEASES)
+    strike.note(f"lease_deleted {name}")
+    with suppress(Refusal):
+        strike.request("DELETE", f"{_LEASES}/{name}")
 
 
 def lease_edited(strike: Strike) -> None:
@@ -648,6 +672,7 @@ KINDS: Final[dict[str, Kind]] = {
         thread_frozen,
         process_slowed,
         process_copied,
+        birth_unanswered,
         leader_killed,
         leader_frozen,
         member_joined,

@@ -82,6 +82,10 @@ class Judges:
         self._objects: Final[dict[str, _Ownership]] = {}
         self._held_until: Final[dict[str, float | None]] = {}
         """Shards whose Lease existed: when it ceased to be held; None: it is held."""
+        self._holder_before: Final[dict[str, str]] = {}
+        """Holder of each Lease before its last change."""
+        self._synced: Final[set[str]] = set()
+        """Shards that ever said that their caches are full."""
         self._contested: Final[set[str]] = set()
         """Shards whose Lease is taken, and that may work all the same."""
         self._register: Final[dict[str, int]] = {}
@@ -201,6 +205,10 @@ class Judges:
             )
         if label in self.forged:
             return
+        if label not in self._synced:
+            self._world.violate(
+                "full caches", f"{new.namespace}/{new.name} goes to {label}, which has no full caches"
+            )
         until = self._held_until.get(label, -1.0)
         # a conditional patch tests the version that was read before the evidence
         is_directed = bool(known.label)
@@ -209,12 +217,17 @@ class Judges:
             self._world.violate("evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}")
 
     def judge_write(self, write: Write) -> None:
-        """Nobody but the owner takes the label of a shard whose Lease is not dead."""
+        """Of a replica: a Lease that was taken stays taken. Of others: an object leaves a shard that is dead."""
+        if write.resource == LEASE_RESOURCE:
+            self._judge_lease_write(write)
+            return
         before, after = write.labels_before or {}, write.labels_after
         owner = before.get(self._keys.shard, "")
         if not owner or after is None or after.get(self._keys.shard) == owner or self.is_forging:
             return
-        is_alive = self._held_until.get(owner, 0.0) is None or owner in self._contested
+        replica = self._fleet.of_shard(owner)
+        may_work = replica is not None and replica.may_work and not self.is_beyond_promises(replica)
+        is_alive = self._held_until.get(owner, 0.0) is None or owner in self._contested or may_work
         if (
             is_alive
             and not write.user.startswith("replica")
@@ -225,11 +238,36 @@ class Judges:
                 f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
             )
 
+    def _judge_lease_write(self, write: Write) -> None:
+        """A shard renews no Lease that another one holds."""
+        holder, name = self._holder_before.get(write.name, ""), write.name
+        is_change = write.verb in ("update", "patch") and 200 <= write.code < 300 and not self.is_forging
+        if (
+            is_change
+            and write.user.startswith("replica")
+            and holder not in ("", name)
+            and name in self._held_until
+        ):
+            self._world.violate(
+                "taken stays taken", f"{write.user} writes Lease {name}, which {holder} holds"
+            )
+
+    def judge_copy(self, replica: Replica) -> None:
+        """Of two copies of one process the second to renew has ended."""
+        age_s = replica.lease_age_s
+        if replica.process.runs_well and age_s is not None and age_s < replica.lease_s / 2:
+            self._world.violate(
+                "copies end", f"{replica.process} renews {replica.shard} beside a copy of itself"
+            )
+
     def _on_lease(self, event: Event) -> None:
         entry = event.new or event.old
         if entry is None or entry.labels.get(self._keys.ring_label) != self._keys.ring:
             return
         name, now = entry.name, self._world.now
+        self._holder_before[name] = _holder(event.old) if event.old is not None else ""
+        if event.new is not None and self._keys.synced.encode() in event.new.raw:
+            self._synced.add(name)
         if self.is_forging:
             self.forged[name] = now
         self._contested.discard(name)
@@ -278,6 +316,7 @@ class Judges:
         self._objects.clear()
         self._held_until.clear()
         self._contested.clear()
+        self._holder_before.clear()
         self.history_began_at = self._world.now
         for entry in self._store.kind(*LEASES).collection.entries():
             self._held_until[entry.name] = None if _holder(entry) == entry.name else self._world.now

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from simulation.world import World
 
 _LATENCY_S: Final = (0.0002, 0.003)
 _REFUSED_S: Final = 0.001
+_MOST_LEASE_WRITES: Final = 60
+"""Writes of Leases by one process within a second: tombstones come at five a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Network:
         self.partitions: Final[set[tuple[str, str]]] = set()
         """(machine, server) that do not reach each other."""
         self.requests = 0
+        self._lease_writes: Final[dict[str, deque[float]]] = {}
         self._rng: Final = world.rng("network")
 
     def latency_s(self) -> float:
@@ -75,6 +79,16 @@ class Network:
             if rule.matches(process, call) and self._rng.random() < rule.share:
                 return rule
         return None
+
+    def count(self, process: Process, call: Call) -> None:
+        """One more request. Writes of Leases come with pauses, whatever the answers are."""
+        self.requests += 1
+        if call.method == "GET" or "/leases" not in call.path:
+            return
+        recent = self._lease_writes.setdefault(process.name, deque(maxlen=_MOST_LEASE_WRITES))
+        if len(recent) == _MOST_LEASE_WRITES and self.world.now - recent[0] < 1:
+            self.world.violate("rest", f"{process} writes {_MOST_LEASE_WRITES} Leases within a second")
+        recent.append(self.world.now)
 
     def uniform(self, low: float, high: float) -> float:
         return self._rng.uniform(low, high)
@@ -160,7 +174,7 @@ class _Request:
 
     def send(self, server: ApiServer) -> None:
         network, rule = self._network, self._rule
-        network.requests += 1
+        network.count(self._process, self._call)
         if not server.is_up:
             self._world.after(_REFUSED_S, lambda: self._break("connection refused", sent=False))
             return

@@ -147,6 +147,8 @@ def unsettled(fleet: Fleet) -> str:
         for entry in fleet.store.kind(*LEASES).collection.entries()
         if entry.namespace == LEASE_NAMESPACE
     }
+    if fleet.store.endpoints.registry.get("example.com", "websites") is None:
+        return "websites are not served"
     for entry in fleet.store.kind("example.com", "websites").collection.entries():
         if why := _misplaced(entry, leases, fleet):
             return f"websites {entry.name} {why}"

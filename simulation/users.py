@@ -35,8 +35,10 @@ class Users:
 
     def forget(self) -> None:
         """Objects are others now: look which there are."""
-        items = self._fleet.store.request("GET", _PATH)["items"]
-        self.names[:] = sorted(item["metadata"]["name"] for item in items)
+        self.names.clear()
+        with suppress(Refusal):  # not served, in that backup
+            items = self._fleet.store.request("GET", _PATH)["items"]
+            self.names.extend(sorted(item["metadata"]["name"] for item in items))
 
     def create(self) -> None:
         name = f"site-{self._made}"

@@ -303,10 +303,12 @@ class Endpoints:
             return
         doc = entry.decoded()
         group, plural = doc["spec"]["group"], doc["spec"]["names"]["plural"]
+        known = self.registry.get(group, plural)
         if event.new is None:
             self.registry.remove(group, plural)
+            if known is not None:
+                known.collection.end()
             return
-        known = self.registry.get(group, plural)
         collection = (
             known.collection if known else Collection(self.versions, history_limit=self._history_limit)
         )

@@ -134,6 +134,8 @@ class Collection:
         self.confirmed = versions.current
         """Every event up to this version is here: the newest version for a bookmark."""
         self.listeners: list[Listener] = []
+        self.end_listeners: list[Callable[[], None]] = []
+        """Called when the resource is served no more."""
         self._entries: SortedDict = SortedDict()
         self._history: list[Event] = []
 
@@ -189,6 +191,11 @@ class Collection:
     def confirm(self) -> None:
         """A consistent read found nothing newer: the collection is as new as the whole store."""
         self.confirmed = self.versions.current
+
+    def end(self) -> None:
+        """The resource is served no more: nothing follows."""
+        for listener in tuple(self.end_listeners):
+            listener()
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Hold *entries* and nothing else, as after a restore of a backup: no events, and no history."""

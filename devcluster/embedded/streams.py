@@ -62,6 +62,7 @@ class WatchStream:
         self._began_at = int(self.watch.version or 0) or collection.versions.current
         self._initial_version = collection.versions.current
         collection.listeners.append(self._on_event)
+        collection.end_listeners.append(self.close)
         if self.watch.timeout_s:
             self._timer = self._loop.call_later(self.watch.timeout_s, self.close)
             last = max(0.0, self.watch.timeout_s - _LAST_BOOKMARK_S)
@@ -98,9 +99,10 @@ class WatchStream:
         for timer in (self._timer, self._last_bookmark):
             if timer is not None:
                 timer.cancel()
-        listeners = self.watch.target.kind.collection.listeners
-        if self._on_event in listeners:
-            listeners.remove(self._on_event)
+        collection = self.watch.target.kind.collection
+        if self._on_event in collection.listeners:
+            collection.listeners.remove(self._on_event)
+            collection.end_listeners.remove(self.close)
 
     @property
     def closed(self) -> bool:

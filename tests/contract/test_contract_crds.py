@@ -53,6 +53,19 @@ async def test_deleted_definition_takes_its_objects_along(api: Api) -> None:
     assert listed.check(200).body["items"] == []
 
 
+async def test_deleted_definition_ends_the_watches_of_its_objects(api: Api) -> None:
+    definition = fresh(GADGETS)
+    await define(api, definition)
+    plural, kind = definition["spec"]["names"]["plural"], definition["spec"]["names"]["kind"]
+    path = f"/apis/example.com/v1/{plural}"
+    (await api.post(path, gadget("a") | {"kind": kind})).check(201)
+    async with api.watch(path) as watch:
+        assert await watch.short() == ("ADDED", "a")
+        (await api.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")).check(200)
+        seen = await asyncio.wait_for(watch.until_end(), 30)
+    assert [event["type"] for event in seen] == ["ADDED", "DELETED"]
+
+
 async def test_definition_named_unlike_its_resource_is_422(api: Api) -> None:
     definition = fresh(GADGETS)
     definition["metadata"]["name"] = "other.example.com"
