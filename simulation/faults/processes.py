@@ -1,0 +1,178 @@
+"""Faults of processes and machines: killed, frozen, slow, copied, suspended; members that come and go."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from devcluster.embedded.status import Refusal
+from simulation.faults.strike import LEASES_PATH, Strike, fault
+from simulation.network import Rule
+
+
+@fault
+def process_killed(strike: Strike) -> None:
+    """kill -9."""
+    if process := strike.process(strike.rng.choice(("replica", "sharder"))):
+        strike.note(f"process_killed {process}")
+        process.kill()
+
+
+@fault
+def process_terminated(strike: Strike) -> None:
+    """SIGTERM; it is started again."""
+    if process := strike.process(strike.rng.choice(("replica", "replica", "sharder"))):
+        strike.note(f"process_terminated {process}")
+        strike.fleet.terminate(process.name)
+
+
+@fault
+def process_frozen(strike: Strike) -> None:
+    """SIGSTOP, and SIGCONT later."""
+    if process := strike.process(strike.rng.choice(("replica", "replica", "sharder"))):
+        for_s = strike.span_s()
+        strike.note(f"process_frozen {process} for {for_s:.1f} s")
+        process.freeze()
+        strike.heal_in(for_s, process.thaw)
+
+
+@fault
+def thread_frozen(strike: Strike) -> None:
+    """One thread stands still: a blocked event loop, or a starved heartbeat."""
+    if process := strike.process("replica"):
+        loop = strike.rng.choice(process.loops)
+        for_s = strike.span_s() * strike.rng.choice((1, 1, 5))
+        strike.note(f"thread_frozen {process} {loop.name} for {for_s:.1f} s")
+        process.freeze(loop)
+        strike.heal_in(for_s, process.thaw)
+
+
+@fault
+def process_slowed(strike: Strike) -> None:
+    """Each iteration of its loops takes time."""
+    if process := strike.process():
+        process.slow_s = strike.rng.choice((0.005, 0.05, 0.3))
+        for_s = strike.span_s() * 2
+        strike.note(f"process_slowed {process}: {process.slow_s} s per iteration for {for_s:.1f} s")
+        strike.heal_in(for_s, process.speed_up)
+
+
+@fault
+def process_copied(strike: Strike) -> None:
+    """A copy of a replica's memory renews its Lease too; what the copy writes is all that is simulated of it."""
+    replica = strike.replica()
+    if replica is None or not replica.shard:
+        return
+    path = f"{LEASES_PATH}/{replica.shard}"
+    with suppress(Refusal):
+        lease = strike.request("GET", path)
+        if lease["spec"].get("holderIdentity") != replica.shard:
+            return
+        strike.note(f"process_copied {replica.process}")
+        replica.is_copied = True
+        lease["spec"]["renewTime"] = replica.process.machine.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        strike.forge("PUT", path, lease)
+        strike.fleet.world.after(1.5 * strike.lease_s, partial(strike.fleet.judges.judge_copy, replica))
+
+
+@fault
+def birth_unanswered(strike: Strike) -> None:
+    """A replica is killed, and its next life gets no answers to its first writes."""
+    if (replica := strike.replica()) is None:
+        return
+    name, for_s = replica.process.name, strike.span_s() + 5
+    strike.note(f"birth_unanswered {name} for {for_s:.1f} s")
+    rule = Rule("answer_lost", process=name, verb=strike.rng.choice(("POST", "write")))
+    strike.add_rule(rule, for_s)
+    replica.process.kill()
+
+
+@fault
+def leader_killed(strike: Strike) -> None:
+    """kill -9 of the leading sharder."""
+    if process := strike.leader():
+        strike.note(f"leader_killed {process}")
+        process.kill()
+
+
+@fault
+def leader_frozen(strike: Strike) -> None:
+    """The leading sharder is stopped, and goes on where it was."""
+    if process := strike.leader():
+        for_s = strike.span_s()
+        strike.note(f"leader_frozen {process} for {for_s:.1f} s")
+        process.freeze()
+        strike.heal_in(for_s, process.thaw)
+
+
+@fault
+def member_joined(strike: Strike) -> None:
+    """One replica more."""
+    taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
+    name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
+    if len(taken) < 10:
+        strike.note(f"member_joined {name}")
+        strike.fleet.add(name)
+
+
+@fault
+def member_left(strike: Strike) -> None:
+    """The last replica is taken away for good."""
+    names = sorted(name for name in strike.fleet.wanted if name.startswith("replica"))
+    if len(names) > 2:
+        strike.note(f"member_left {names[-1]}")
+        strike.fleet.remove(names[-1])
+
+
+@fault
+def version_rolled(strike: Strike) -> None:
+    """Every process is ended and started again, one after the other."""
+    strike.note("version_rolled")
+    for number, name in enumerate(sorted(strike.fleet.wanted)):
+        strike.fleet.world.after(number * 4.0, partial(strike.fleet.terminate, name))
+
+
+@fault
+def machine_suspended(strike: Strike) -> None:
+    """A laptop lid, or a guest that suspends itself: CLOCK_BOOTTIME runs on."""
+    machine, for_s = strike.machine(), strike.span_s()
+    if machine.is_running:
+        strike.note(f"machine_suspended {machine.name} for {for_s:.1f} s")
+        machine.suspend()
+        strike.heal_in(for_s, machine.resume)
+
+
+@fault
+def machine_stopped(strike: Strike) -> None:
+    """A hypervisor stops it: its clocks stand still."""
+    machine, for_s = strike.machine(), strike.span_s()
+    if machine.is_running:
+        strike.note(f"machine_stopped {machine.name} for {for_s:.1f} s")
+        machine.stop()
+        strike.heal_in(for_s, machine.resume)
+
+
+@fault
+def machine_lost(strike: Strike) -> None:
+    """Every process of a machine ends at once."""
+    machine = strike.machine()
+    strike.note(f"machine_lost {machine.name}")
+    for process in strike.processes():
+        if process.machine is machine:
+            process.kill()
+
+
+@fault
+def clock_jumped(strike: Strike) -> None:
+    """The wall clock of a machine is set."""
+    machine, seconds = strike.machine(), strike.rng.choice((-3600.0, -30.0, 30.0, 3600.0))
+    strike.note(f"clock_jumped {machine.name} by {seconds:g} s")
+    machine.jump(seconds)
+
+
+@fault
+def clock_drifted(strike: Strike) -> None:
+    """A clock runs wrong by half a thousandth: what NTP corrects at most."""
+    machine, rate = strike.machine(), 1 + strike.rng.choice((-5e-4, 5e-4))
+    strike.note(f"clock_drifted {machine.name} to {rate:g}")
+    machine.drift(rate)

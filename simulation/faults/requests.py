@@ -1,0 +1,100 @@
+"""Faults of requests and watches: late, lost, repeated, refused, silent, cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulation.faults.strike import LEASES_PATH, SITES_PATH, Strike, fault
+from simulation.network import Rule
+
+
+def _rule(strike: Strike, what: str, **fields: Any) -> None:
+    process = strike.process()
+    whose = process.name if process is not None and strike.rng.random() < 0.7 else ""
+    rule = Rule(
+        what,
+        process=whose,
+        verb=strike.rng.choice(("write", "read", "")),
+        share=strike.rng.choice((0.05, 0.3, 1.0)),
+        **fields,
+    )
+    for_s = strike.span_s()
+    strike.note(
+        f"{what} of {whose or 'all'}: {rule.share:.0%} of {rule.verb or 'all'} requests for {for_s:.1f} s"
+    )
+    strike.add_rule(rule, for_s)
+
+
+@fault
+def request_late(strike: Strike) -> None:
+    """Requests arrive late, after the client's deadline perhaps."""
+    _rule(strike, "request_late", delay_s=strike.rng.choice((0.5, 5.0, 60.0)))
+
+
+@fault
+def request_lost(strike: Strike) -> None:
+    """Requests are lost before the server, the connection breaks."""
+    _rule(strike, "request_lost")
+
+
+@fault
+def answer_lost(strike: Strike) -> None:
+    """Requests are carried out, their answers are lost."""
+    _rule(strike, "answer_lost")
+
+
+@fault
+def request_repeated(strike: Strike) -> None:
+    """Something on the way sends requests twice."""
+    _rule(strike, "request_repeated")
+
+
+@fault
+def server_errors(strike: Strike) -> None:
+    """Requests are answered 429, 500, 503, or 504 although they are carried out."""
+    _rule(strike, "server_errors", code=strike.rng.choice((429, 500, 503, 504)))
+
+
+@fault
+def write_refused(strike: Strike) -> None:
+    """A policy refuses writes: of one object, or of new Leases."""
+    if strike.rng.random() < 0.5:
+        strike.refuse("POST", LEASES_PATH)
+    else:
+        strike.refuse("PATCH", strike.site() or SITES_PATH)
+
+
+@fault
+def watch_cut(strike: Strike) -> None:
+    """Connections of watches break."""
+    for stream in strike.streams():
+        strike.note(f"watch_cut {stream.process}")
+        stream.cut()
+
+
+@fault
+def watch_silent(strike: Strike) -> None:
+    """Watches say nothing; what they had to say comes in the end."""
+    for_s = strike.span_s() * strike.rng.choice((1, 5))
+    for stream in strike.streams():
+        strike.note(f"watch_silent {stream.process} for {for_s:.1f} s")
+        stream.held_until = strike.fleet.world.now + for_s
+
+
+@fault
+def watch_expired(strike: Strike) -> None:
+    """Watches end with 410, and the server has forgotten the past."""
+    server = strike.rng.choice(strike.fleet.servers)
+    strike.note(f"watch_expired {server.name}")
+    server.forget_history()
+    for stream in strike.streams():
+        if stream.server is server:
+            stream.watch.expire()
+
+
+@fault
+def bookmarks_withheld(strike: Strike) -> None:
+    """Watches get no bookmarks any more."""
+    for stream in strike.streams():
+        stream.watch.withholds_bookmarks = True
+    strike.note("bookmarks_withheld")

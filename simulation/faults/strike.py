@@ -1,0 +1,155 @@
+"""What every fault has at hand: the fleet, its users, randomness of its own, and what is to be undone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from devcluster.embedded.status import Refusal
+from simulation.fleet import Fleet, Replica
+from simulation.network import Rule, Stream
+from simulation.process import Process
+from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES
+
+if TYPE_CHECKING:
+    from simulation.machine import Machine
+    from simulation.users import Users
+
+MERGE: Final = "application/merge-patch+json"
+RING_PATH: Final = f"/apis/ringleader.dev/v1alpha1/controllerrings/{RING}"
+SITES_PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
+CHILDREN_PATH: Final = f"/api/v1/namespaces/{SITES}/configmaps"
+LEASES_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+
+
+class Strike:
+    """What a fault needs: the fleet, its users, randomness of its own, and what is to be healed."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        users: Users,
+        rng: random.Random,
+        heal: Callable[[float, Callable[[], object]], None],
+    ) -> None:
+        self.fleet: Final = fleet
+        self.users: Final = users
+        self.rng: Final = rng
+        self.heal_in: Final = heal
+        """Undo something in some seconds, at the end of the faults at the latest."""
+
+    def again_in(self, delay_s: float, create: Callable[[], None]) -> None:
+        """Have *create* make something anew in *delay_s*, or as soon after that as it is gone."""
+        self.heal_in(delay_s, partial(self._create, create))
+
+    def _create(self, create: Callable[[], None]) -> None:
+        try:
+            create()
+        except Refusal:  # it is not gone yet
+            self.fleet.world.after(1.0, partial(self._create, create))
+
+    @property
+    def lease_s(self) -> float:
+        return float(self.fleet.scale.lease_s)
+
+    def span_s(self) -> float:
+        """A short while, or one beyond two durations of a Lease."""
+        return self.rng.choice((0.1, 0.5, 1.0, 2.5, 3.5)) * self.lease_s * self.rng.uniform(0.7, 1.3)
+
+    def note(self, text: str) -> None:
+        self.fleet.world.note(f"FAULT {text}")
+
+    def processes(self, kind: str = "") -> list[Process]:
+        return [
+            each
+            for name, each in self.fleet.processes.items()
+            if not each.has_ended and name.startswith(kind)
+        ]
+
+    def replica(self) -> Replica | None:
+        """A replica that runs."""
+        running = [each for each in self.fleet.replicas.values() if not each.process.has_ended]
+        return self.rng.choice(running) if running else None
+
+    def process(self, kind: str = "") -> Process | None:
+        running = self.processes(kind)
+        return self.rng.choice(running) if running else None
+
+    def leader(self) -> Process | None:
+        """The sharder that the election's Lease names."""
+        with suppress(Refusal):
+            holder = (
+                self.request("GET", f"{LEASES_PATH}/ringleader-sharder")["spec"].get("holderIdentity") or ""
+            )
+            for process in self.processes("sharder"):
+                if str(process).replace("/", "-") == holder:
+                    return process
+        return None
+
+    def machine(self) -> Machine:
+        return self.rng.choice(self.fleet.machines)
+
+    def streams(self) -> list[Stream]:
+        """Some of the open watches, one at least if there are any."""
+        open_ = self.fleet.network.streams
+        return self.rng.sample(open_, self.rng.randint(1, len(open_))) if open_ else []
+
+    def request(
+        self, method: str, path: str, doc: object = None, *, content_type: str = "application/json"
+    ) -> Any:
+        return self.fleet.store.request(method, path, doc, content_type=content_type)
+
+    def forge(self, method: str, path: str, doc: object = None) -> None:
+        """A write that the guard would refuse."""
+        self.fleet.judges.is_forging = True
+        try:
+            with suppress(Refusal):
+                self.request(
+                    method, path, doc, content_type=MERGE if method == "PATCH" else "application/json"
+                )
+        finally:
+            self.fleet.judges.is_forging = False
+
+    def site(self) -> str:
+        """Path of an object; empty if there is none."""
+        return f"{SITES_PATH}/{self.rng.choice(self.users.names)}" if self.users.names else ""
+
+    def shard(self) -> str:
+        """A name of a Lease of the ring; empty if there is none."""
+        names = [
+            item["metadata"]["name"]
+            for item in self.request("GET", LEASES_PATH)["items"]
+            if KEYS.ring_label in (item["metadata"].get("labels") or {})
+        ]
+        return self.rng.choice(sorted(names)) if names else ""
+
+    def refuse(self, verb: str, path: str) -> None:
+        """Have a policy refuse requests of *verb* to *path* for a while."""
+        rule = Rule("write_refused", verb=verb, path=path, code=self.rng.choice((403, 422)))
+        self.note(f"{verb} {path.rpartition('/')[2]} is refused with {rule.code}")
+        self.add_rule(rule, self.span_s())
+
+    def add_rule(self, rule: Rule, for_s: float) -> None:
+        """Have *rule* hold for *for_s*."""
+        rules = self.fleet.network.rules
+        rules.append(rule)
+        self.heal_in(for_s, partial(rules.remove, rule))
+
+    def edit_ring(self, change: dict[str, object]) -> None:
+        """Merge *change* into the ring's spec, if there is a ring."""
+        with suppress(Refusal):
+            self.request("PATCH", RING_PATH, {"spec": change}, content_type=MERGE)
+
+
+Kind = Callable[[Strike], None]
+KINDS: Final[dict[str, Kind]] = {}
+"""Every fault by its name, in the order of the modules."""
+
+
+def fault(kind: Kind) -> Kind:
+    """Decorator: *kind* is a fault."""
+    KINDS[kind.__name__] = kind
+    return kind

@@ -1,0 +1,191 @@
+"""What people and other programs write: labels and Leases by hand, edits of the ring, deletions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from devcluster.embedded.status import Refusal
+from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, RING_PATH, Strike, fault
+from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES
+
+
+@fault
+def labels_forged(strike: Strike) -> None:
+    """Somebody writes ring labels by hand."""
+    number = strike.rng.choice((1, 5, 30))
+    strike.note(f"labels_forged of {number} objects")
+    for _ in range(number):
+        path = strike.site()
+        if not path:
+            return
+        key = strike.rng.choice((KEYS.shard, KEYS.drain))
+        value = strike.rng.choice(
+            (None, "", strike.shard(), f"replica-9-{strike.rng.getrandbits(32):08x}", "no.lease")
+        )
+        strike.fleet.world.note(f"forged {path.rpartition('/')[2]}: {key}={value}")
+        strike.forge("PATCH", path, {"metadata": {"labels": {key: value}}})
+
+
+@fault
+def lease_deleted(strike: Strike) -> None:
+    """A shard's Lease is deleted by hand, and a policy refuses tombstones perhaps."""
+    name = strike.shard()
+    if not name:
+        return
+    if strike.rng.random() < 0.3:
+        strike.refuse("POST", LEASES_PATH)
+    strike.note(f"lease_deleted {name}")
+    with suppress(Refusal):
+        strike.request("DELETE", f"{LEASES_PATH}/{name}")
+
+
+@fault
+def lease_edited(strike: Strike) -> None:
+    """The duration of a shard's Lease is edited: not the renewals."""
+    if name := strike.shard():
+        seconds = strike.rng.choice((1, 3, int(strike.lease_s) * 2))
+        strike.note(f"lease_edited {name}: {seconds} s")
+        with suppress(Refusal):
+            strike.request(
+                "PATCH",
+                f"{LEASES_PATH}/{name}",
+                {"spec": {"leaseDurationSeconds": seconds}},
+                content_type=MERGE,
+            )
+
+
+@fault
+def lease_forged(strike: Strike) -> None:
+    """A Lease of the ring that no process holds: a restored backup."""
+    name = f"ghost-{strike.rng.getrandbits(32):08x}"
+    strike.note(f"lease_forged {name}")
+    strike.forge(
+        "POST",
+        LEASES_PATH,
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": name,
+                "labels": {KEYS.ring_label: RING},
+                "annotations": {KEYS.member: "ghost", KEYS.protocol: "v1", KEYS.synced: "true"},
+            },
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": int(strike.lease_s),
+                "renewTime": "2026-01-01T00:00:00.000000Z",
+                "acquireTime": "2026-01-01T00:00:00.000000Z",
+                "leaseTransitions": 0,
+            },
+        },
+    )
+
+
+@fault
+def children_deleted(strike: Strike) -> None:
+    """Children are deleted by hand."""
+    names = [item["metadata"]["name"] for item in strike.request("GET", CHILDREN_PATH)["items"]]
+    for name in strike.rng.sample(names, min(len(names), 5)):
+        with suppress(Refusal):
+            strike.request("DELETE", f"{CHILDREN_PATH}/{name}")
+    strike.note(f"children_deleted {min(len(names), 5)}")
+
+
+@fault
+def owner_forged(strike: Strike) -> None:
+    """A ConfigMap names a controller that no object can be, or one that does not exist."""
+    name = f"stranger-{strike.rng.getrandbits(32):08x}"
+    controller = strike.rng.choice(("a/b", "missing", "..", "x" * 300))
+    strike.note(f"owner_forged {name}: {controller[:20]}")
+    reference = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "name": controller,
+        "uid": f"{strike.rng.getrandbits(32):08x}-0000-4000-8000-000000000000",
+        "controller": True,
+    }
+    strike.forge("POST", CHILDREN_PATH, {"metadata": {"name": name, "ownerReferences": [reference]}})
+
+
+@fault
+def ring_edited(strike: Strike) -> None:
+    """The ring's spec is edited: settle window, imbalance, handoffs, pause."""
+    field, value = strike.rng.choice(
+        (
+            ("settleSeconds", strike.rng.randint(0, 5)),
+            ("imbalancePercent", strike.rng.choice((1, 5, 50))),
+            ("maxInFlight", strike.rng.choice((1, 10, 250))),
+            ("drainTimeoutSeconds", strike.rng.choice((5, 60))),
+            ("paused", True),
+            ("minMembers", 2),
+        )
+    )
+    strike.note(f"ring_edited {field}={value}")
+    strike.edit_ring({field: value})
+    if field == "paused":
+        strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"paused": False}))
+
+
+@fault
+def member_cordoned(strike: Strike) -> None:
+    """A member is cordoned or weighted, and set free later."""
+    if (replica := strike.replica()) is None:
+        return
+    name = replica.process.name
+    changes: tuple[dict[str, object], ...] = ({"cordoned": True}, {"weight": 3}, {"weight": 1})
+    change = strike.rng.choice(changes)
+    strike.note(f"member_cordoned {name} {change}")
+    strike.edit_ring({"members": {name: change}})
+    strike.heal_in(strike.span_s() * 2, partial(strike.edit_ring, {"members": {name: None}}))
+
+
+@fault
+def ring_deleted(strike: Strike) -> None:
+    """The ring is deleted: every object is given up. It is made anew when it is gone."""
+    strike.note("ring_deleted")
+    with suppress(Refusal):
+        strike.request("DELETE", RING_PATH)
+    strike.again_in(strike.span_s(), strike.fleet.create_ring)
+
+
+@fault
+def namespace_deselected(strike: Strike) -> None:
+    """The ring selects no namespace any more, and later all of them again."""
+    strike.note("namespace_deselected")
+    strike.edit_ring({"namespaceSelector": {"matchLabels": {"no": "such-label"}}})
+    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"namespaceSelector": None}))
+
+
+@fault
+def resource_listed(strike: Strike) -> None:
+    """The ring lists a resource that no replica works, and gives it up later."""
+    strike.note("resource_listed")
+    resources = strike.fleet.ring["spec"]["resources"]
+    strike.edit_ring({"resources": [*resources, {"group": "", "resource": "secrets"}]})
+    for number in range(3):
+        with suppress(Refusal):
+            strike.request(
+                "POST", f"/api/v1/namespaces/{SITES}/secrets", {"metadata": {"name": f"secret-{number}"}}
+            )
+    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"resources": resources}))
+
+
+@fault
+def namespace_recreated(strike: Strike) -> None:
+    """A namespace is deleted with all that is in it, and made anew: the objects' or the Leases'."""
+    name = strike.rng.choice((SITES, LEASE_NAMESPACE))
+    strike.note(f"namespace_recreated {name}")
+    if name == SITES:
+        strike.users.names.clear()
+    strike.forge("DELETE", f"/api/v1/namespaces/{name}")
+    strike.again_in(strike.span_s(), partial(strike.fleet.create_namespace, name))
+
+
+@fault
+def definition_recreated(strike: Strike) -> None:
+    """The CustomResourceDefinition is deleted, with all objects, and made anew."""
+    strike.note("definition_recreated")
+    strike.users.names.clear()
+    strike.forge("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/websites.example.com")
+    strike.again_in(strike.span_s(), strike.fleet.define)
