@@ -178,6 +178,8 @@ class Judges:
         label = new.labels.get(self._keys.shard, "")
         known = self._objects.get(new.uid)
         now = self._world.now
+        if self.is_forging:
+            self.forged[new.uid] = now
         if known is None:
             if event.old is not None:  # of an earlier history
                 self.forged[new.uid] = now
@@ -185,9 +187,7 @@ class Judges:
             return
         if label != known.label:
             turn = _turn(new, self._keys)
-            if self.is_forging:
-                self.forged[new.uid] = now
-            elif new.uid not in self.forged:
+            if new.uid not in self.forged:
                 self._judge_change(new, known, label, turn)
             if label:
                 known.turn = turn
@@ -205,10 +205,6 @@ class Judges:
             )
         if label in self.forged:
             return
-        if label not in self._synced:
-            self._world.violate(
-                "full caches", f"{new.namespace}/{new.name} goes to {label}, which has no full caches"
-            )
         until = self._held_until.get(label, -1.0)
         # a conditional patch tests the version that was read before the evidence
         is_directed = bool(known.label)
@@ -223,6 +219,7 @@ class Judges:
             return
         before, after = write.labels_before or {}, write.labels_after
         owner = before.get(self._keys.shard, "")
+        self._judge_place(write, owner, (after or {}).get(self._keys.shard, ""))
         if not owner or after is None or after.get(self._keys.shard) == owner or self.is_forging:
             return
         replica = self._fleet.of_shard(owner)
@@ -237,6 +234,13 @@ class Judges:
                 "take before move",
                 f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
             )
+
+    def _judge_place(self, write: Write, was: str, owner: str) -> None:
+        """A sharder gives objects to shards whose caches are full."""
+        is_given = write.user.startswith("sharder") and owner not in ("", was)
+        if is_given and owner not in self._synced and owner not in self.forged:
+            what = f"{write.user} gives {write.namespace}/{write.name} to {owner}, whose caches are not full"
+            self._world.violate("full caches", what)
 
     def _judge_lease_write(self, write: Write) -> None:
         """A shard renews no Lease that another one holds."""
