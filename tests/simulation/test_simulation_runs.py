@@ -79,7 +79,7 @@ def test_every_fault_can_be_written_and_read() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--kinds", "process_killled"), "error: --kinds process_killled: is no fault; use request_late,"),
+        (("--kinds", "process_killled"), "error: --kinds process_killled: is no fault; use process_killed,"),
         (("--seed", "1", "--faults", "nonsense@1#2"), "error: --faults: 'nonsense' is no fault"),
     ],
 )
