@@ -253,15 +253,15 @@ class ViewVersions:
     def __init__(self) -> None:
         self._last: View | None = None
         self._version = 0
-        self._ring_content: object = None
+        self._ring_content: _RingContent | None = None
         self._ring_version = 0
 
     def numbered(self, view: View) -> View:
         """*view* with its versions; the last ones unless it differs from the last view in more than its instant."""
         content = _ring_content(view)
-        if content != self._ring_content:
+        if self._ring_content is None or not content.follows(self._ring_content):
             self._ring_version += 1
-            self._ring_content = content
+        self._ring_content = content
         timeless = replace(view, version=0, ring_version=self._ring_version, at=0.0)
         if timeless != self._last:
             self._version += 1
@@ -269,8 +269,26 @@ class ViewVersions:
         return replace(view, version=self._version, ring_version=self._ring_version)
 
 
-def _ring_content(view: View) -> object:
-    """Differs if an object's desired owner or the fate of an owner may: names that no shard had change nothing."""
+@dataclass(frozen=True, slots=True)
+class _RingContent:
+    """What decides an object's desired owner and the fate of its owner; names that no shard had change nothing."""
+
+    fates: Mapping[str, OwnerState]
+    """Of every name that a shard had and that is not live."""
+    foreign: frozenset[str]
+    filled: Mapping[str, Place]
+    rings: tuple[HashRing | None, Mapping[str, HashRing | None]]
+    unknown_are_dead: bool
+
+    def follows(self, last: _RingContent) -> bool:
+        """Whether no object's fate differs from what it was under *last*: a dead name that is forgotten has none."""
+        forgotten = last.fates.keys() - self.fates.keys()
+        if any(last.fates[name] is not OwnerState.DEAD for name in forgotten):
+            return False
+        return self == replace(last, fates={n: fate for n, fate in last.fates.items() if n not in forgotten})
+
+
+def _ring_content(view: View) -> _RingContent:
     fates = {
         name: owner_state
         for name, shard in view.shards.items()
@@ -278,4 +296,4 @@ def _ring_content(view: View) -> object:
     }
     # a shard that joins the rings has no object to move yet
     filled = {member: place for member, place in view.places.items() if member in (view.ring or ())}
-    return fates, view.foreign, filled, view.ring, view.rings, view.unknown_are_dead
+    return _RingContent(fates, view.foreign, filled, (view.ring, view.rings), view.unknown_are_dead)

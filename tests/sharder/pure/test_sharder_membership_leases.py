@@ -173,6 +173,19 @@ def test_a_state_that_moves_no_object_leaves_the_ring_version_alone() -> None:
     assert sim.view().ring_version > ring_version
 
 
+def test_the_deletion_of_an_orphaned_lease_leaves_the_ring_version_alone() -> None:
+    """No object carries its name: a pass over all objects would find nothing."""
+    sim = fleet()
+    sim.kill("m1-00000001")
+    sim.run(60)
+    assert sim.state("m1-00000001") is ShardState.DEAD
+    ring_version, version = sim.view().ring_version, sim.view().version
+    sim.run(200)
+    assert "m1-00000001" not in sim.view().shards
+    assert sim.view().ring_version == ring_version
+    assert sim.view().version > version
+
+
 def test_objects_wait_below_min_members_and_through_the_start_delay() -> None:
     sim = LeaseSimulation(min_members=2, start_delay_s=10)
     sim.join("a-00000001")
