@@ -86,6 +86,8 @@ class Judges:
         """Holder of each Lease before its last change."""
         self._synced: Final[set[str]] = set()
         """Shards that ever said that their caches are full."""
+        self._unfenced: Final[set[int]] = set()
+        """Creates of which nobody promises that their controller is still their writer's."""
         self._contested: Final[set[str]] = set()
         """Shards whose Lease is taken, and that may work all the same."""
         self._register: Final[dict[str, int]] = {}
@@ -217,6 +219,8 @@ class Judges:
         if write.resource == LEASE_RESOURCE:
             self._judge_lease_write(write)
             return
+        if write.verb == "create":
+            self._note_create(write)
         before, after = write.labels_before or {}, write.labels_after
         owner = before.get(self._keys.shard, "")
         self._judge_place(write, owner, (after or {}).get(self._keys.shard, ""))
@@ -234,6 +238,12 @@ class Judges:
                 "take before move",
                 f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
             )
+
+    def _note_create(self, write: Write) -> None:
+        """A CREATE has no fence: one of a process that stood still, or has ended, may come too late."""
+        sender = self._fleet.network.sender
+        if sender is not None and not sender.runs_well:
+            self._unfenced.add(write.seq)
 
     def _judge_place(self, write: Write, was: str, owner: str) -> None:
         """A sharder gives objects to shards whose caches are full."""
@@ -353,7 +363,8 @@ class Judges:
             replicas=self._fleet.accounts,
         )
         for foreign in found:
-            if self.forged.keys().isdisjoint((foreign.write.uid, foreign.write.controller)):
+            is_forged = not self.forged.keys().isdisjoint((foreign.write.uid, foreign.write.controller))
+            if not is_forged and foreign.write.seq not in self._unfenced:
                 self._world.violate("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
 
 

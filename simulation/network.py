@@ -64,6 +64,8 @@ class Network:
         self.partitions: Final[set[tuple[str, str]]] = set()
         """(machine, server) that do not reach each other."""
         self.requests = 0
+        self.sender: Process | None = None
+        """Whose request is carried out in this very moment."""
         self._lease_writes: Final[dict[str, deque[float]]] = {}
         self._rng: Final = world.rng("network")
 
@@ -213,7 +215,9 @@ class _Request:
                 server.serve(self._call, self._account, _drop)
             self._answered(Answer(rule.code, headers, body), server)
         else:
+            self._network.sender = self._process
             server.serve(self._call, self._account, lambda answer: self._answered(answer, server))
+            self._network.sender = None
 
     def _answered(self, answer: Answer | ServerWatch, server: ApiServer) -> None:
         call = self._call
