@@ -335,6 +335,15 @@ class Judges:
         for entry in self._store.kind(*LEASES).collection.entries():
             self._held_until[entry.name] = None if _holder(entry) == entry.name else self._world.now
 
+    def judge_history(self, newest: int) -> None:
+        """The history went back from *newest* a while ago: no sharder that knew it is at work."""
+        if self._store.endpoints.versions.current >= newest:
+            return  # it cannot be seen any more
+        for process in self._fleet.processes.values():
+            knew = process.name.startswith("sharder") and process.started_at < self.history_began_at - 10
+            if knew and process.runs_well and self._fleet.network.reaches_all(process):
+                self._world.violate("history", f"{process} works on, although etcd was restored")
+
     # -- outside systems
 
     def write_outside(self, replica: Replica, uid: str, token: int) -> bool:

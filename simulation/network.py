@@ -75,6 +75,11 @@ class Network:
     def reaches(self, process: Process, server: ApiServer) -> bool:
         return (process.machine.name, server.name) not in self.partitions
 
+    def reaches_all(self, process: Process) -> bool:
+        """Whether nothing stands between *process* and any server."""
+        is_free = all(self.reaches(process, server) and server.is_up for server in self.servers)
+        return is_free and not self.rules
+
     def rule_for(self, process: Process, call: Call) -> Rule | None:
         """The fault of this request."""
         for rule in self.rules:
@@ -85,7 +90,7 @@ class Network:
     def count(self, process: Process, call: Call) -> None:
         """One more request. Writes of Leases come with pauses, whatever the answers are."""
         self.requests += 1
-        if call.method == "GET" or "/leases" not in call.path:
+        if call.method not in ("POST", "PUT") or "/leases" not in call.path:
             return
         recent = self._lease_writes.setdefault(process.name, deque(maxlen=_MOST_LEASE_WRITES))
         if len(recent) == _MOST_LEASE_WRITES and self.world.now - recent[0] < 1:

@@ -7,6 +7,9 @@ from functools import partial
 from simulation.faults.strike import Strike, fault
 from simulation.store import Snapshot
 
+_NOTICES_S = 60.0
+"""So long after a restore a sharder has read the Leases, unless it was kept from it."""
+
 
 @fault
 def partition(strike: Strike) -> None:
@@ -66,7 +69,9 @@ def etcd_restored(strike: Strike) -> None:
 def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
     fleet = strike.fleet
     fleet.world.note("FAULT etcd is restored now")
+    newest = fleet.store.endpoints.versions.current
     fleet.store.restore(snapshot, bump=bump)
+    fleet.world.after(_NOTICES_S, partial(fleet.judges.judge_history, newest))
     fleet.judges.begin_history()
     strike.users.forget()
     for stream in list(fleet.network.streams):
