@@ -92,7 +92,7 @@ def _summary(result: Result) -> str:
 
 
 def _report(result: Result, flags: argparse.Namespace) -> None:
-    """The failure as a story: the faults that it takes, and what happened to the objects that it names."""
+    """Print a failure: the faults that it takes, and what happened to the objects that it names."""
     if flags.shrink:
         print(f"shrinking the {len(result.faults)} faults of seed {result.seed} ...", flush=True)
         result = shrink(result, workers=flags.workers, hours=flags.hours)

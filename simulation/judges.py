@@ -87,7 +87,7 @@ class Judges:
         self._synced: Final[set[str]] = set()
         """Shards that ever said that their caches are full."""
         self._unfenced: Final[set[int]] = set()
-        """Creates of which nobody promises that their controller is still their writer's."""
+        """Creates that may be too late: no promise covers them."""
         self._contested: Final[set[str]] = set()
         """Shards whose Lease is taken, and that may work all the same."""
         self._register: Final[dict[str, int]] = {}
@@ -202,7 +202,7 @@ class Judges:
         if turn <= known.turn and known.turn:
             self._world.violate(
                 "turns grow",
-                f"{new.namespace}/{new.name} goes from {known.label or 'nobody'} (turn {known.turn})"
+                f"{new.namespace}/{new.name} goes from {known.label or 'no owner'} (turn {known.turn})"
                 f" to {label} with turn {turn}",
             )
         if label in self.forged:

@@ -160,7 +160,7 @@ class Connection:
 
 
 class _Request:
-    """One request on its way to a server and back. It may be carried out although nobody waits any more."""
+    """One request on its way to a server and back. It may be carried out after its client gave up."""
 
     def __init__(
         self,

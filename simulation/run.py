@@ -165,10 +165,10 @@ def unsettled(fleet: Fleet) -> str:
 def _misplaced(entry: Entry, leases: dict[str, Entry], fleet: Fleet) -> str:
     shard = entry.labels.get(KEYS.shard, "")
     if KEYS.drain in entry.labels:
-        return f"has a drain label, and belongs to {shard or 'nobody'}"
+        return f"has a drain label, and belongs to {shard or 'no shard'}"
     replica = fleet.of_shard(shard) if shard else None
     if replica is None or not replica.may_work or shard not in leases:
-        return f"belongs to {shard or 'nobody'}, which does not work"
+        return f"belongs to {shard or 'no shard'}, which does not work"
     return ""
 
 
