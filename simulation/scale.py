@@ -36,13 +36,10 @@ class Scale:
 
     @property
     def requests_at_rest(self) -> float:
-        """Requests per minute that a fleet at rest may send: renewals, election, watches that begin anew, passes.
-
-        A page may have one object, and each deletion of an orphaned Lease costs a pass.
-        """
+        """Requests per minute that a fleet at rest may send: renewals, election, watches that begin anew, the audit."""
         renewals = self.replicas * 180 / self.lease_s
         election = self.sharders * 60 / min(0.4, self.lease_s / 7.5)
-        return 2 * (renewals + election) + 60 * self.replicas + 30 * self.objects + 500
+        return 2 * (renewals + election) + 60 * self.replicas + 8 * self.objects + 500
 
 
 def draw_large_scale(rng: random.Random, *, hours: float) -> Scale:
