@@ -17,6 +17,8 @@ from kubeio.resource import ApiResource
 
 DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
+SHARDER_HOLDER: Final = "sharder:"
+"""Holder of a taken Lease: this, and the sharder's identity. The colon keeps it apart from every shard's name."""
 FIRST_TURN: Final = "0"
 """Turn of an object that is created with its owner's name: no version came before."""
 CONTROLLER_RINGS: Final = ApiResource(

@@ -24,7 +24,7 @@ from simulation.judges import Judges
 from simulation.machine import Machine
 from simulation.network import Network
 from simulation.process import Process
-from simulation.scale import KEYS, LEASE_NAMESPACE, RESOURCES, RING, SITES, Scale
+from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, Scale
 from simulation.store import Store
 from simulation.world import World
 
@@ -34,6 +34,8 @@ _LONG_SHARE: Final = 0.1
 """Reconciles that may take two durations of a Lease."""
 _AGAIN_SHARE: Final = 0.5
 """Reconciles that ask for another one: a replica that is cut off has work, too."""
+_DEAF_SHARE: Final = 0.005
+"""Reconciles that go on when they are cancelled."""
 _FIRST_PID: Final = 100
 _ANYTHING: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _STATEFUL_SETS: Final = {
@@ -129,7 +131,7 @@ class Fleet:
         self.ring: Final = self._ring()
         """The ring, as it is created."""
         self._prepare()
-        self.judges: Final = Judges(world, self.store, self, keys=KEYS, resources=RESOURCES)
+        self.judges: Final = Judges(world, self.store, self, keys=KEYS)
 
     @property
     def resources(self) -> frozenset[str]:
@@ -242,6 +244,8 @@ class Fleet:
                     return sc.Done()
                 is_long = rng.random() < _LONG_SHARE
                 await asyncio.sleep(rng.uniform(0, 2 * self.scale.lease_s if is_long else longest_s))
+                if rng.random() < _DEAF_SHARE:
+                    await _work_on(2 * self.scale.lease_s)
                 judges.write_outside(replica, ctx.uid, ctx.fencing_token)
                 await ctx.apply(_CONFIGMAPS, ctx.name, {"data": {"index.html": ctx.object.spec.html}})
                 ctx.status["observedGeneration"] = ctx.generation
@@ -302,6 +306,12 @@ class Fleet:
     def create_namespace(self, name: str) -> None:
         """Raises: Refusal while it exists."""
         self.store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        if name == LEASE_NAMESPACE:
+            lease = {"metadata": {"name": STRANGER}, "spec": {"holderIdentity": "its-leader"}}
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases"
+            self.store.request(
+                "POST", path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
+            )
 
     def define(self) -> None:
         """Have the objects' resource served. Raises: Refusal while it exists."""
@@ -315,7 +325,7 @@ class Fleet:
         spec: dict[str, Any] = {
             "leaseNamespace": LEASE_NAMESPACE,
             "settleSeconds": self.scale.settle_s,
-            "maxLeaseDurationSeconds": 2 * self.scale.lease_s,
+            "maxLeaseDurationSeconds": self.scale.max_lease_s,
             "holdSeconds": 4 * self.scale.lease_s,
             "auditIntervalSeconds": 100,
             "resources": [
@@ -332,6 +342,15 @@ class Fleet:
             "metadata": {"name": RING},
             "spec": spec,
         }
+
+
+async def _work_on(for_s: float) -> None:
+    """Code that does not heed its cancellation."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + for_s
+    while (left_s := until - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left_s)
 
 
 async def _without_code(main: Coroutine[Any, Any, None]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from devcluster.accounts import Account
 from kubeio.http.lines import Lines
 from kubeio.http.messages import Answer, BrokenMessage, Call
-from simulation.api_server import ApiServer, ServerWatch
+from simulation.api_server import ApiServer, Done, ServerWatch
 from simulation.event_loop import EventLoop
 from simulation.process import Process
 from simulation.record import describe_write
@@ -24,6 +24,8 @@ from simulation.world import World
 
 _LATENCY_S: Final = (0.0002, 0.003)
 _REFUSED_S: Final = 0.001
+_STORED_LATE_S: Final = 5.0
+"""So long after a 504 the write may still come true."""
 _MOST_LEASE_WRITES: Final = 60
 """Writes of Leases by one process within a second: tombstones come at five a second."""
 
@@ -53,6 +55,14 @@ class Rule:
         return not self.verb or self.verb in ("read" if is_read else "write", call.method)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A write that may still arrive."""
+
+    call: Call
+    sent_at: float
+
+
 class Network:
     """Connects processes with *servers*."""
 
@@ -66,6 +76,9 @@ class Network:
         self.requests = 0
         self.sender: Process | None = None
         """Whose request is carried out in this very moment."""
+        self.on_send: Final[list[Callable[[Process, Call], None]]] = []
+        """Called with every request as it is sent."""
+        self._under_way: Final[dict[Process, list[Sent]]] = {}
         self._lease_writes: Final[dict[str, deque[float]]] = {}
         self._rng: Final = world.rng("network")
 
@@ -90,12 +103,31 @@ class Network:
     def count(self, process: Process, call: Call) -> None:
         """One more request. Writes of Leases come with pauses, whatever the answers are."""
         self.requests += 1
+        for listener in self.on_send:
+            listener(process, call)
         if call.method not in ("POST", "PUT") or "/leases" not in call.path:
             return
         recent = self._lease_writes.setdefault(process.name, deque(maxlen=_MOST_LEASE_WRITES))
         if len(recent) == _MOST_LEASE_WRITES and self.world.now - recent[0] < 1:
             self.world.violate("rest", f"{process} writes {_MOST_LEASE_WRITES} Leases within a second")
         recent.append(self.world.now)
+
+    def sent(self, process: Process, call: Call) -> Sent:
+        """*call* of *process* is on its way, until `arrived`."""
+        sent = Sent(call, self.world.now)
+        if call.method != "GET":
+            self._under_way.setdefault(process, []).append(sent)
+        return sent
+
+    def arrived(self, process: Process, sent: Sent) -> None:
+        """It was carried out, or it never will be."""
+        under_way = self._under_way.get(process, [])
+        if sent in under_way:
+            under_way.remove(sent)
+
+    def under_way(self, process: Process) -> list[Sent]:
+        """The writes of *process* that may still arrive."""
+        return self._under_way.get(process, [])
 
     def uniform(self, low: float, high: float) -> float:
         return self._rng.uniform(low, high)
@@ -189,7 +221,9 @@ class _Request:
             return  # nothing comes back before the deadline
         delay_s = network.latency_s()
         what = rule.what if rule is not None else ""
+        self._sent = network.sent(self._process, self._call)
         if what == "request_lost":
+            network.arrived(self._process, self._sent)
             self._world.after(delay_s, lambda: self._break("connection reset"))
             return
         if what == "request_late" and rule is not None:
@@ -206,6 +240,10 @@ class _Request:
 
     def _arrive(self, server: ApiServer) -> None:
         rule = self._rule
+        if self._is_stored_late():
+            self._world.after(self._network.uniform(0, _STORED_LATE_S), lambda: self._store(server))
+        else:
+            self._network.arrived(self._process, self._sent)
         if not server.is_up:
             self._break("connection reset")
         elif (
@@ -216,13 +254,26 @@ class _Request:
                 b'{"kind":"Status","status":"Failure","reason":"Simulated","message":"simulated","code":%d}'
                 % rule.code
             )
-            if rule.code == 504:  # done all the same
-                server.serve(self._call, self._account, _drop)
             self._answered(Answer(rule.code, headers, body), server)
         else:
-            self._network.sender = self._process
-            server.serve(self._call, self._account, lambda answer: self._answered(answer, server))
-            self._network.sender = None
+            self._carry_out(server, lambda answer: self._answered(answer, server))
+
+    def _is_stored_late(self) -> bool:
+        """Whether the server gives up on this request, and stores it all the same."""
+        rule = self._rule
+        return (
+            rule is not None and (rule.what, rule.code) == ("server_errors", 504) and not self._call.is_stream
+        )
+
+    def _store(self, server: ApiServer) -> None:
+        self._network.arrived(self._process, self._sent)
+        if server.is_up:
+            self._carry_out(server, _drop)
+
+    def _carry_out(self, server: ApiServer, done: Done) -> None:
+        self._network.sender = self._process
+        server.serve(self._call, self._account, done)
+        self._network.sender = None
 
     def _answered(self, answer: Answer | ServerWatch, server: ApiServer) -> None:
         call = self._call

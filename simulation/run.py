@@ -125,7 +125,7 @@ def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:
         fleet.repair()
         world.run(world.now + 1)
     _judge_rest(world, fleet)
-    fleet.judges.judge_writes()
+    fleet.judges.judge_all_writes()
     if world.violation is not None:
         raise world.violation
 

@@ -12,6 +12,8 @@ RING: Final = "websites"
 KEYS: Final = RingKeys(RING)
 SITES: Final = "sites"
 LEASE_NAMESPACE: Final = "leases"
+STRANGER: Final = "another-program"
+"""A Lease beside those of the ring, of a program that has nothing to do with it."""
 RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
 
 
@@ -25,6 +27,7 @@ class Scale:
     servers: int
     objects: int
     lease_s: int
+    max_lease_s: int
     settle_s: int
     hold: bool
     finalizes: bool
@@ -51,6 +54,7 @@ def draw_large_scale(rng: random.Random, *, hours: float) -> Scale:
         servers=3,
         objects=2000,
         lease_s=15,
+        max_lease_s=30,
         settle_s=2,
         hold=rng.random() < 0.5,
         finalizes=False,
@@ -62,13 +66,15 @@ def draw_large_scale(rng: random.Random, *, hours: float) -> Scale:
 
 def draw_scale(rng: random.Random) -> Scale:
     """A small world, five minutes of it."""
+    lease_s = rng.choice((5, 10, 15))
     return Scale(
         replicas=rng.randint(3, 8),
         sharders=2,
         machines=rng.randint(2, 4),
         servers=rng.randint(1, 3),
         objects=rng.choice((20, 40, 80, 200)),
-        lease_s=rng.choice((5, 10, 15)),
+        lease_s=lease_s,
+        max_lease_s=lease_s * rng.choice((1, 2)),
         settle_s=rng.choice((0, 1, 2)),
         hold=rng.random() < 0.5,
         finalizes=rng.random() < 0.3,

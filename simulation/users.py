@@ -40,6 +40,11 @@ class Users:
             items = self._fleet.store.request("GET", _PATH)["items"]
             self.names.extend(sorted(item["metadata"]["name"] for item in items))
 
+    def create_one(self) -> None:
+        """One object more, if its resource is served and its namespace is there."""
+        with suppress(Refusal):
+            self.create()
+
     def create(self) -> None:
         name = f"site-{self._made}"
         self._made += 1

@@ -64,9 +64,9 @@ class Informer:
         self.synced = asyncio.Event()
         self._namespace = namespace
         self._on_change = on_change
-        self._unseen: set[ObjectKey] = (
-            set()
-        )  # known before the list that is being read, not found in it so far
+        self._unseen: dict[
+            ObjectKey, None
+        ] = {}  # known before the list that is being read, not found in it yet
 
     @property
     def sign_of_life_at(self) -> float:
@@ -92,13 +92,13 @@ class Informer:
             case Bookmark():
                 pass
             case ListStarted():
-                self._unseen = {key for key in self.store if self._namespace in ("", key.namespace)}
+                self._unseen = {key: None for key in self.store if self._namespace in ("", key.namespace)}
             case Listed(objects=objects):
                 for obj in objects:
-                    self._unseen.discard(obj.meta.key)
+                    self._unseen.pop(obj.meta.key, None)
                     self._learn(obj)
             case ListDone(resource_version=version):
-                vanished, self._unseen = self._unseen, set()
+                vanished, self._unseen = self._unseen, {}
                 for key in vanished:
                     self._remove(key, as_of=version)
                 self.synced.set()

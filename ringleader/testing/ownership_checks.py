@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from devcluster.plane import Write
-from kubeio.protocol import RingKeys
+from kubeio.protocol import SHARDER_HOLDER, RingKeys
 from ringleader.testing.journal import Begin, End, Life, Record
 
 LEASES = "leases.coordination.k8s.io"
@@ -157,7 +157,7 @@ def accepted(write: Write) -> bool:
 
 
 def lease_takes(writes: Iterable[Write], *, keys: RingKeys) -> dict[str, float]:
-    """When each shard's Lease was taken for good: held by another name and no longer contested.
+    """When each shard's Lease was taken for good: held by a sharder and no longer contested.
 
     A contested Lease may still be worked under (protocol, section 4), so it ends no interval.
     """
@@ -180,7 +180,7 @@ def _is_dead(write: Write, keys: RingKeys) -> bool:
     spec, annotations = write.object.get("spec"), write.object.get("annotations")
     holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
     contested = isinstance(annotations, dict) and keys.contested in annotations
-    return bool(holder) and holder != write.name and not contested
+    return isinstance(holder, str) and holder.startswith(SHARDER_HOLDER) and not contested
 
 
 def lives(writes: Iterable[Write], *, keys: RingKeys) -> dict[str, str]:

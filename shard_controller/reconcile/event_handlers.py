@@ -6,7 +6,6 @@ again when a key leaves the queue.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 import structlog
@@ -25,8 +24,6 @@ from shard_controller.reconcile.reconcile_queue import ANY_VERSION, ReconcileQue
 from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
-
-_NONE: Set[Request] = frozenset()
 
 
 class EventHandlers:
@@ -48,7 +45,7 @@ class EventHandlers:
         for owned in controller.owned:
             if owned.when is not None:
                 self._conditions[caches.owned[owned.resource.text]] = (owned.when, owned.resource)
-        self._listed: set[Request] | None = set()  # until every cache is full, and None from then on
+        self._listed: dict[Request, None] | None = {}  # until every cache is full, and None from then on
 
     def changed(self, kind: ResourceCache, change: Change) -> None:
         """An informer saw *change* of an object of the tree: enqueue the roots that it concerns."""
@@ -102,7 +99,7 @@ class EventHandlers:
             if version is None:
                 continue
             try:
-                targets = targets_of(watched.watch, version)
+                targets = sorted(targets_of(watched.watch, version))
             except Exception as error:  # whatever a user's function raises
                 log.error(
                     "map function failed: nothing enqueued",
@@ -120,8 +117,8 @@ class EventHandlers:
 
         A change that was made while no replica looked is among the last writes: it does not wait for the others.
         """
-        listed, self._listed = self._listed or _NONE, None
-        for request in sorted(listed, key=self._written_at, reverse=True):
+        listed, self._listed = self._listed, None
+        for request in sorted(listed or (), key=self._written_at, reverse=True):
             self._queue.add(request, priority=Priority.RESYNC)
 
     def _written_at(self, request: Request) -> int:
@@ -165,7 +162,7 @@ class EventHandlers:
     ) -> None:
         self._queue.changed(request, version)
         if self._listed is not None and priority is not Priority.HANDOFF:
-            self._listed.add(request)
+            self._listed[request] = None
         else:
             self._queue.add(request, priority=priority)
 

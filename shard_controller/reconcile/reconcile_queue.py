@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Set
+from collections.abc import Collection
 from typing import Final
 
 from kubeio.clock import Clock
@@ -18,7 +18,7 @@ from shard_controller.declare.request import Request
 
 ANY_VERSION: Final = sys.maxsize
 """Version of a change that counts whatever came before."""
-_NONE: Set[Request] = frozenset()
+_NONE: Collection[Request] = ()
 
 
 class ReconcileQueue(WorkQueue[Request]):
@@ -36,7 +36,7 @@ class ReconcileQueue(WorkQueue[Request]):
         super().__init__(
             clock=clock, rng=rng, base_delay_s=base_delay_s, max_delay_s=max_delay_s, metrics=metrics
         )
-        self._drained: dict[Request, set[Request]] = {}
+        self._drained: dict[Request, dict[Request, None]] = {}
         self._awaited: set[Request] = set()
         self._under_way: dict[Request, int] = {}  # running, and the newest version that woke it meanwhile
         self._failed: dict[Request, int] = {}  # permanently, until a newer version than this
@@ -75,10 +75,10 @@ class ReconcileQueue(WorkQueue[Request]):
 
     def add_drained(self, root: Request, controlled: Request) -> None:
         """Have *controlled* handed over when *root* is taken from the queue."""
-        self._drained.setdefault(root, set()).add(controlled)
+        self._drained.setdefault(root, {})[controlled] = None
 
-    def take_drained(self, root: Request) -> Set[Request]:
-        """Controlled objects of *root* that are to be handed over; they are not named again."""
+    def take_drained(self, root: Request) -> Collection[Request]:
+        """Controlled objects of *root* that are to be handed over, in their order; they are not named again."""
         return self._drained.pop(root, _NONE) if self._drained else _NONE
 
     # -- reconciles

@@ -47,6 +47,8 @@ def decide_lease(
     match state:
         case ShardState.MISSING:
             return Take(shard.lease, contested=True, reason="its name is on objects of the ring")
+        case ShardState.CONTESTED if shard.facts.holding is Holding.FOREIGN:
+            return Take(shard.lease, contested=True, reason="held by neither its shard nor a sharder")
         case ShardState.CONTESTED if at >= _contested_until(shard, spec):
             return ClearContested(shard.lease)
         case ShardState.DEAD if shard.is_orphaned:

@@ -10,6 +10,7 @@ import msgspec
 from kubeio.clock import micro_time
 from kubeio.leases import record
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import SHARDER_HOLDER
 from sharder.membership.shards import ShardState
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def sharder_holder(identity: str) -> str:
-    """The holder of a taken Lease. The colon keeps it apart from every shard's name, whatever *identity* is."""
-    return f"sharder:{identity}"
+    """The holder of a taken Lease."""
+    return f"{SHARDER_HOLDER}{identity}"
 
 
 def taken(lease: Lease, *, identity: str, contested: bool, keys: RingKeys, wall: datetime) -> Lease:

@@ -329,7 +329,8 @@ class Membership:
         if shard is None:
             return
         name, meta = lease.metadata.name, lease.metadata
-        is_over = holding_of(lease) is Holding.TAKEN and self._keys.contested not in meta.annotations
+        is_held = holding_of(lease) in (Holding.TAKEN, Holding.FOREIGN)
+        is_over = is_held and self._keys.contested not in meta.annotations
         if meta.labels.get(self._keys.ring_label) or is_over:
             del self._shards[name]
             self._unknown_names.note_foreign(name, at=at)

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from kubeio.leases.record import heartbeat_of
-from kubeio.protocol import PROTOCOL_VERSION, RingKeys, is_shard_name
+from kubeio.protocol import PROTOCOL_VERSION, SHARDER_HOLDER, RingKeys, is_shard_name
 from sharder.errors import FieldProblem
 from sharder.ringspec.spec import LONGEST_LEASE_S
 
@@ -27,11 +27,12 @@ MAX_MEMBER: Final = 253
 
 
 class Holding(StrEnum):
-    """Holder of a Lease: its own name, none, or another one (protocol, section 1)."""
+    """Holder of a Lease: its own name, none, a sharder, or somebody else (protocol, section 1)."""
 
     HELD = "held"
     RELEASED = "released"
     TAKEN = "taken"
+    FOREIGN = "foreign"
 
 
 class ShardState(StrEnum):
@@ -55,11 +56,13 @@ _LIVE: Final = frozenset({ShardState.READY, ShardState.EXPIRED, ShardState.UNCER
 
 
 def holding_of(lease: Lease) -> Holding:
-    """Held if the holder is the Lease's own name, released if there is none, else taken."""
+    """Held if the holder is the Lease's own name, released if there is none, taken if it is a sharder."""
     holder = lease.spec.holder_identity
     if not holder:
         return Holding.RELEASED
-    return Holding.HELD if holder == lease.metadata.name else Holding.TAKEN
+    if holder == lease.metadata.name:
+        return Holding.HELD
+    return Holding.TAKEN if holder.startswith(SHARDER_HOLDER) else Holding.FOREIGN
 
 
 def shows_held(lease: Lease, *, keys: RingKeys) -> bool:
@@ -155,6 +158,15 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
                 None,
                 "is missing: the Lease counts as silent from when it was first seen",
                 "renew it every third of its duration",
+            )
+        )
+    if holding is Holding.FOREIGN:
+        problems.append(
+            FieldProblem(
+                f"{at}.spec.holderIdentity",
+                lease.spec.holder_identity,
+                "is neither its shard nor a sharder: the shard ends when it notices, and its objects wait for that",
+                "do not edit Leases; to end a replica, delete its pod",
             )
         )
     return LeaseFacts(
@@ -300,6 +312,8 @@ class Shard:
         match self.facts.holding:
             case Holding.TAKEN:
                 return ShardState.CONTESTED if self.facts.contested else ShardState.DEAD
+            case Holding.FOREIGN:
+                return ShardState.CONTESTED
             case Holding.RELEASED:
                 return ShardState.RELEASED
             case Holding.HELD:
@@ -395,7 +409,8 @@ def without_lease(name: str, *, at: float, max_duration_s: float) -> Shard:
 
 def _shows_a_shard(lease: Lease) -> bool:
     """Whether a shard held *lease* at some time: a tombstone is created taken, and stays so."""
-    return holding_of(lease) is not Holding.TAKEN or (lease.spec.lease_transitions or 0) > 0
+    is_taken = holding_of(lease) in (Holding.TAKEN, Holding.FOREIGN)
+    return not is_taken or (lease.spec.lease_transitions or 0) > 0
 
 
 def _held_state(silence_s: float, duration_s: float) -> ShardState:

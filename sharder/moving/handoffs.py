@@ -64,7 +64,7 @@ class Handoffs:
         """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
         self._woken = asyncio.Event()
-        self._unplanned: set[ObjectRef] = set()
+        self._unplanned: dict[ObjectRef, None] = {}  # in order
         """Objects that came or changed since they were last planned."""
         self._is_everything_due = True
         self._reported: set[str] = set()
@@ -226,7 +226,7 @@ class Handoffs:
             at=self._context.clock.now(),
             asked=self._is_wanted(ref, kept),
         )
-        self._unplanned.add(ref)
+        self._unplanned[ref] = None
         self._woken.set()
         return ref
 
@@ -239,7 +239,7 @@ class Handoffs:
         meta = self._metas.pop(ref, None)
         if meta is not None and ref in self._unplanned and isinstance(self._plan(ref, meta), UpdateDrain):
             self._missent.add(ref)
-        self._unplanned.discard(ref)
+        self._unplanned.pop(ref, None)
         self.answered_at = self._context.clock.now()
         handoff = self.budget.answered(ref, at=self.answered_at)
         if handoff is not None and handoff.asked:
@@ -273,7 +273,7 @@ class Handoffs:
             for ref in refs:
                 meta = self._metas.get(ref)
                 if meta is not None and not await self._redirect_one(ref, meta):
-                    self._unplanned.add(ref)
+                    self._unplanned[ref] = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._unplanned else None):
                     await self._woken.wait()

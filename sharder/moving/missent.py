@@ -33,20 +33,21 @@ class MissentObjects:
     """Queue of missent objects: the handoffs fill it, `MissentCheck` empties it."""
 
     def __init__(self) -> None:
-        self._refs: set[ObjectRef] = set()
+        self._refs: dict[ObjectRef, None] = {}
         self._added = asyncio.Event()
 
     def add(self, ref: ObjectRef) -> None:
         """Have one object read and planned. A pass would cost far more."""
         if len(self._refs) < MAX_MISSENT:
-            self._refs.add(ref)
+            self._refs[ref] = None
         self._added.set()
 
-    async def get_all(self) -> set[ObjectRef]:
-        """All objects, as soon as there are some."""
+    async def get_all(self) -> list[ObjectRef]:
+        """All objects in their order, as soon as there are some."""
         await self._added.wait()
         self._added.clear()
-        refs, self._refs = self._refs, set()
+        refs = list(self._refs)
+        self._refs.clear()
         return refs
 
 

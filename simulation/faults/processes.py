@@ -48,6 +48,21 @@ def thread_frozen(strike: Strike) -> None:
 
 
 @fault
+def threads_frozen(strike: Strike) -> None:
+    """Every thread of a replica stands still, as if it waited for one lock: only a timer in C runs on."""
+    if (replica := strike.live_shard()) is None:
+        return
+    strike.note(f"threads_frozen {replica.process}")
+    for loop in replica.process.loops:
+        replica.process.freeze(loop)
+    strike.fleet.world.after(
+        2.1 * strike.lease_s,
+        partial(strike.fleet.judges.leases.judge_standstill, replica, strike.fleet.world.now),
+    )
+    strike.heal_in(2.2 * strike.lease_s, replica.process.thaw)
+
+
+@fault
 def process_slowed(strike: Strike) -> None:
     """Each iteration of its loops takes time."""
     if process := strike.process():
@@ -72,19 +87,72 @@ def process_copied(strike: Strike) -> None:
         replica.is_copied = True
         lease["spec"]["renewTime"] = replica.process.machine.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         strike.forge("PUT", path, lease)
-        strike.fleet.world.after(1.5 * strike.lease_s, partial(strike.fleet.judges.judge_copy, replica))
+        strike.fleet.world.after(
+            1.5 * strike.lease_s, partial(strike.fleet.judges.leases.judge_copy, replica)
+        )
 
 
 @fault
 def birth_unanswered(strike: Strike) -> None:
-    """A replica is killed, and its next life gets no answers to its first writes."""
+    """A replica is killed, and its next life gets no answers at first: none to its writes, or none at all."""
     if (replica := strike.replica()) is None:
         return
     name, for_s = replica.process.name, strike.span_s() + 5
     strike.note(f"birth_unanswered {name} for {for_s:.1f} s")
-    rule = Rule("answer_lost", process=name, verb=strike.rng.choice(("POST", "write")))
+    rule = Rule("answer_lost", process=name, verb=strike.rng.choice(("POST", "write", "")))
     strike.add_rule(rule, for_s)
     replica.process.kill()
+
+
+@fault
+def birth_without_caches(strike: Strike) -> None:
+    """A replica is killed, and its next life has a Lease, but cannot list its objects."""
+    if (replica := strike.replica()) is None:
+        return
+    name, for_s = replica.process.name, strike.span_s() + 5
+    strike.note(f"birth_without_caches {name} for {for_s:.1f} s")
+    strike.add_rule(Rule("server_errors", process=name, verb="read", path="websites"), for_s)
+    replica.process.kill()
+
+
+@fault
+def heir_ends(strike: Strike) -> None:
+    """A replica ends in good order, and for a moment the sharder does not hear of it; objects are created."""
+    leader, replica = strike.leader(), strike.live_shard()
+    if leader is None or replica is None:
+        return
+    for_s = strike.rng.uniform(0.5, 4)
+    strike.note(f"heir_ends {replica.process}, unheard for {for_s:.1f} s")
+    strike.add_rule(Rule("request_late", process=leader.name, verb="read", path="leases", delay_s=2), for_s)
+    for stream in strike.fleet.network.streams:
+        if stream.process is leader:
+            stream.held_until = strike.fleet.world.now + for_s
+    strike.fleet.terminate(replica.process.name)
+    for _ in range(10):
+        strike.fleet.world.after(strike.rng.uniform(0, for_s), strike.users.create_one)
+
+
+@fault
+def creates_late(strike: Strike) -> None:
+    """What a replica creates arrives late, some of it after the client's deadline; its children are to be made anew."""
+    if (replica := strike.live_shard()) is None:
+        return
+    name, for_s = replica.process.name, strike.span_s()
+    late_s = strike.rng.choice((1.0, 10.0, 59.0))
+    strike.note(f"creates_late of {name}: up to {late_s} s, for {for_s:.1f} s")
+    rule = Rule("request_late", verb="POST", path="configmaps", process=name, delay_s=late_s)
+    broken = Rule("server_errors", verb="POST", path="configmaps", process=name, code=504, share=0.5)
+    strike.add_rule(strike.rng.choice((rule, rule, broken)), for_s)
+    strike.delete_children(owner=replica.shard)
+    end = strike.rng.choice(
+        (
+            None,
+            partial(strike.fleet.terminate, name),
+            partial(strike.set_member, name, {"cordoned": True}, for_s),
+        )
+    )
+    if end is not None:
+        strike.fleet.world.after(strike.rng.uniform(0, for_s), end)
 
 
 @fault
@@ -113,6 +181,17 @@ def member_joined(strike: Strike) -> None:
     if len(taken) < 10:
         strike.note(f"member_joined {name}")
         strike.fleet.add(name)
+
+
+@fault
+def member_turned_back(strike: Strike) -> None:
+    """One replica more, that leaves as soon as objects are on their way to it."""
+    taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
+    if len(taken) < 10:
+        name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
+        strike.note(f"member_turned_back {name}")
+        strike.fleet.add(name)
+        strike.fleet.world.after(strike.rng.uniform(4, 12), partial(strike.fleet.remove, name))
 
 
 @fault

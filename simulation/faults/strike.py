@@ -104,14 +104,14 @@ class Strike:
 
     def forge(self, method: str, path: str, doc: object = None) -> None:
         """A write that the guard would refuse."""
-        self.fleet.judges.is_forging = True
+        self.fleet.judges.known.is_forging = True
         try:
             with suppress(Refusal):
                 self.request(
                     method, path, doc, content_type=MERGE if method == "PATCH" else "application/json"
                 )
         finally:
-            self.fleet.judges.is_forging = False
+            self.fleet.judges.known.is_forging = False
 
     def site(self) -> str:
         """Path of an object; empty if there is none."""
@@ -126,6 +126,16 @@ class Strike:
         ]
         return self.rng.choice(sorted(names)) if names else ""
 
+    def cut_off(self, process: Process, for_s: float) -> None:
+        """Have no request of *process* arrive for *for_s*: it goes on, and learns nothing."""
+        self.note(f"{process} is cut off for {for_s:.1f} s")
+        self.add_rule(Rule("request_lost", process=process.name), for_s)
+
+    def live_shard(self) -> Replica | None:
+        """A replica that has a Lease and may work."""
+        working = [each for each in self.fleet.replicas.values() if each.shard and each.may_work]
+        return self.rng.choice(working) if working else None
+
     def refuse(self, verb: str, path: str) -> None:
         """Have a policy refuse requests of *verb* to *path* for a while."""
         rule = Rule("write_refused", verb=verb, path=path, code=self.rng.choice((403, 422)))
@@ -137,6 +147,33 @@ class Strike:
         rules = self.fleet.network.rules
         rules.append(rule)
         self.heal_in(for_s, partial(rules.remove, rule))
+
+    def delete_lease(self, name: str) -> None:
+        """By hand, if it is there."""
+        with suppress(Refusal):
+            self.request("DELETE", f"{LEASES_PATH}/{name}")
+
+    def unlabel_lease(self, name: str) -> None:
+        """Take the ring's label off a Lease, if it is there."""
+        self.note(f"Lease {name} loses the ring's label")
+        change = {"metadata": {"labels": {KEYS.ring_label: None}}}
+        with suppress(Refusal):
+            self.request("PATCH", f"{LEASES_PATH}/{name}", change, content_type=MERGE)
+
+    def delete_children(self, *, owner: str = "") -> None:
+        """Some children, of *owner* or of anybody."""
+        items = self.request("GET", CHILDREN_PATH)["items"]
+        labels = [(item["metadata"]["name"], item["metadata"].get("labels") or {}) for item in items]
+        names = [name for name, label in labels if not owner or label.get(KEYS.shard) == owner]
+        for name in self.rng.sample(names, min(len(names), 5)):
+            with suppress(Refusal):
+                self.request("DELETE", f"{CHILDREN_PATH}/{name}")
+
+    def set_member(self, name: str, change: dict[str, object], for_s: float) -> None:
+        """Weigh or cordon a member for *for_s*."""
+        self.note(f"member {name} {change} for {for_s:.1f} s")
+        self.edit_ring({"members": {name: change}})
+        self.heal_in(for_s, partial(self.edit_ring, {"members": {name: None}}))
 
     def edit_ring(self, change: dict[str, object]) -> None:
         """Merge *change* into the ring's spec, if there is a ring."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from devcluster.embedded.status import Refusal
 from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, RING_PATH, Strike, fault
-from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES
+from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER
 
 
 @fault
@@ -21,7 +21,7 @@ def labels_forged(strike: Strike) -> None:
             return
         key = strike.rng.choice((KEYS.shard, KEYS.drain))
         value = strike.rng.choice(
-            (None, "", strike.shard(), f"replica-9-{strike.rng.getrandbits(32):08x}", "no.lease")
+            (None, "", strike.shard(), f"replica-9-{strike.rng.getrandbits(32):08x}", "no.lease", STRANGER)
         )
         strike.fleet.world.note(f"forged {path.rpartition('/')[2]}: {key}={value}")
         strike.forge("PATCH", path, {"metadata": {"labels": {key: value}}})
@@ -35,22 +35,58 @@ def lease_deleted(strike: Strike) -> None:
         return
     if strike.rng.random() < 0.3:
         strike.refuse("POST", LEASES_PATH)
+    replica = strike.fleet.of_shard(name)
+    if replica is not None and strike.rng.random() < 0.5:
+        strike.cut_off(replica.process, strike.lease_s)
     strike.note(f"lease_deleted {name}")
-    with suppress(Refusal):
-        strike.request("DELETE", f"{LEASES_PATH}/{name}")
+    strike.delete_lease(name)
+
+
+@fault
+def contest_disturbed(strike: Strike) -> None:
+    """A Lease is deleted while its process is cut off, and the contest has a hard time: a new leader, an edit."""
+    if (replica := strike.live_shard()) is None:
+        return
+    name, world = replica.shard, strike.fleet.world
+    strike.cut_off(replica.process, strike.lease_s)
+    strike.note(f"contest_disturbed {name}")
+    way = strike.rng.choice(("leaders", "label", "maximum"))
+    if way == "maximum":
+        strike.edit_ring({"maxLeaseDurationSeconds": 1})
+        usual = strike.fleet.ring["spec"]["maxLeaseDurationSeconds"]
+        strike.heal_in(strike.lease_s, partial(strike.edit_ring, {"maxLeaseDurationSeconds": usual}))
+    if way == "leaders":
+        leader = strike.leader()
+        for process in strike.processes("sharder"):
+            if process is not leader:
+                process.kill()
+        if leader is not None:
+            world.after(strike.rng.uniform(1, 8), leader.terminate)
+    world.after(0.1, partial(strike.delete_lease, name))
+    if way == "label":
+        world.after(strike.rng.uniform(0.5, 3), partial(strike.unlabel_lease, name))
 
 
 @fault
 def lease_edited(strike: Strike) -> None:
-    """The duration of a shard's Lease is edited: not the renewals."""
-    if name := strike.shard():
+    """The duration of a shard's Lease is edited, or its holder: not the renewals."""
+    replica = strike.live_shard()
+    name = replica.shard if replica is not None and strike.rng.random() < 0.7 else strike.shard()
+    if name:
+        if replica is not None and strike.rng.random() < 0.5:
+            strike.cut_off(replica.process, strike.lease_s)
         seconds = strike.rng.choice((1, 3, int(strike.lease_s) * 2))
-        strike.note(f"lease_edited {name}: {seconds} s")
+        changes: tuple[dict[str, object], ...] = (
+            {"leaseDurationSeconds": seconds},
+            {"holderIdentity": "a-person"},
+        )
+        change = strike.rng.choice(changes)
+        strike.note(f"lease_edited {name}: {change}")
         with suppress(Refusal):
             strike.request(
                 "PATCH",
                 f"{LEASES_PATH}/{name}",
-                {"spec": {"leaseDurationSeconds": seconds}},
+                {"spec": change},
                 content_type=MERGE,
             )
 
@@ -85,11 +121,8 @@ def lease_forged(strike: Strike) -> None:
 @fault
 def children_deleted(strike: Strike) -> None:
     """Children are deleted by hand."""
-    names = [item["metadata"]["name"] for item in strike.request("GET", CHILDREN_PATH)["items"]]
-    for name in strike.rng.sample(names, min(len(names), 5)):
-        with suppress(Refusal):
-            strike.request("DELETE", f"{CHILDREN_PATH}/{name}")
-    strike.note(f"children_deleted {min(len(names), 5)}")
+    strike.note("children_deleted")
+    strike.delete_children()
 
 
 @fault
@@ -115,6 +148,7 @@ def ring_edited(strike: Strike) -> None:
         (
             ("settleSeconds", strike.rng.randint(0, 5)),
             ("imbalancePercent", strike.rng.choice((1, 5, 50))),
+            ("drainPolicy", "Force"),
             ("maxInFlight", strike.rng.choice((1, 10, 250))),
             ("drainTimeoutSeconds", strike.rng.choice((5, 60))),
             ("paused", True),
@@ -132,12 +166,8 @@ def member_cordoned(strike: Strike) -> None:
     """A member is cordoned or weighted, and set free later."""
     if (replica := strike.replica()) is None:
         return
-    name = replica.process.name
     changes: tuple[dict[str, object], ...] = ({"cordoned": True}, {"weight": 3}, {"weight": 1})
-    change = strike.rng.choice(changes)
-    strike.note(f"member_cordoned {name} {change}")
-    strike.edit_ring({"members": {name: change}})
-    strike.heal_in(strike.span_s() * 2, partial(strike.edit_ring, {"members": {name: None}}))
+    strike.set_member(replica.process.name, strike.rng.choice(changes), strike.span_s() * 2)
 
 
 @fault

@@ -15,7 +15,7 @@ from simulation.fleet import Fleet
 from simulation.hosts import SimulatedHost
 from simulation.network import Rule
 from simulation.process import Process
-from simulation.scale import LEASE_NAMESPACE, Scale
+from simulation.scale import LEASE_NAMESPACE, STRANGER, Scale
 from simulation.world import World
 
 SCALE = Scale(
@@ -25,6 +25,7 @@ SCALE = Scale(
     servers=1,
     objects=1,
     lease_s=5,
+    max_lease_s=30,
     settle_s=1,
     hold=False,
     finalizes=False,
@@ -62,7 +63,8 @@ class Place:
 
     def lease_names(self) -> list[str]:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
-        return [item["metadata"]["name"] for item in self.fleet.store.request("GET", path)["items"]]
+        names = [item["metadata"]["name"] for item in self.fleet.store.request("GET", path)["items"]]
+        return [name for name in names if name != STRANGER]
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def test_a_server_that_is_down_refuses_connections(place: Place) -> None:
 
 def test_a_504_may_have_been_carried_out(place: Place) -> None:
     place.fleet.network.rules.append(Rule("server_errors", code=504))
-    assert isinstance(place.run(create), KubeError)
+    assert isinstance(place.run(create, for_s=6), KubeError)
     assert place.lease_names() == ["made"]
 
 
@@ -153,7 +155,8 @@ def watch_for(place: Place, *, for_s: float) -> list[bytes]:
 
     async def follow(client: Client) -> None:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
-        async with client.stream(path, query={"watch": "true"}) as stream:
+        query = {"watch": "true", "fieldSelector": "metadata.name=made"}
+        async with client.stream(path, query=query) as stream:
             await create(client)
             async for line in stream:
                 lines.append(line)

@@ -464,15 +464,12 @@ async def lease_deleted(strike: Strike) -> None:
 
 @fault()
 async def lease_edited(strike: Strike) -> None:
-    """Duration or renewTime of the Lease of a replica that works is changed.
-
-    Not the holder: under a foreign holder the shard is dead at once for the sharder, and its process works until its
-    next renewal. Section 8 of the protocol promises nothing there.
-    """
+    """Duration, renewTime or holder of the Lease of a replica that works is changed."""
     renewed = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     changes: list[Doc] = [
         {"leaseDurationSeconds": strike.lease_s + 1},
         {"renewTime": renewed},
+        {"holderIdentity": "a-person"},
     ]
     change = strike.rng.choice(changes)
     strike.struck.append(next(iter(change)))

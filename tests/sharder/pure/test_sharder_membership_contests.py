@@ -30,6 +30,23 @@ def test_a_lease_deleted_by_hand_is_contested_for_the_longest_duration_and_only_
     assert cleared_at - deleted_at >= 60
 
 
+@pytest.mark.parametrize("holder", ["a-person", "m2-00000001"])
+def test_a_lease_with_a_foreign_holder_is_taken_contested_and_reported(holder: str) -> None:
+    sim = fleet(max_lease_duration_s=60)
+    sim.edit("m1-00000001", holder_identity=holder)
+    sim.read()
+    (problem,) = sim.view().problems
+    assert problem.field == "leases/m1-00000001.spec.holderIdentity"
+    edited_at = sim.at
+    sim.run(59)
+    assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
+    assert sim.leases["m1-00000001"].spec.holder_identity == "sharder:sharder-1"
+    sim.run(2)
+    assert is_dead(sim.view(), "m1-00000001")
+    (cleared_at,) = (at for at, intent in sim.decided if isinstance(intent, ClearContested))
+    assert cleared_at - edited_at >= 60
+
+
 def test_a_name_that_has_no_lease_gets_a_tombstone_and_its_objects_stay() -> None:
     sim = fleet(max_lease_duration_s=60)
     sim.machine.unknown_name_seen("m9-00000001", at=sim.at)

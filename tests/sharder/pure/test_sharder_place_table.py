@@ -206,6 +206,10 @@ HAPPENINGS: dict[str, list[Step]] = {
     "its life releases its Lease, and holdSeconds have not passed": [want_hold, RELEASE, run(HOLD_S - 1)],
     "its life releases its Lease, and holdSeconds passed": [want_hold, RELEASE, run(HOLD_S + SETTLE_S + 1)],
     "its Lease is deleted by hand": [step("delete", FIRST), run(SETTLE_S - 1)],
+    "somebody else is written into its Lease as its holder": [
+        step("edit", FIRST, holder_identity="a-person"),
+        run(SETTLE_S - 1),
+    ],
     "its owner is forced": [lambda sim: sim.machine.force(FIRST), run(SETTLE_S - 1)],
     "it was cordoned settleSeconds ago": [configure(MemberSpec(cordoned=True)), run(SETTLE_S + 0.5)],
     "it was given twice the weight settleSeconds ago": [configure(MemberSpec(weight=2)), run(SETTLE_S + 0.5)],

@@ -1,0 +1,191 @@
+"""Judge of Leases: takes, contests, names that live once, releases, orphans, copies, and a history that went back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from devcluster.embedded.store import Event
+from devcluster.plane import Write
+from kubeio.protocol import SHARDER_HOLDER
+from simulation.judges.known import LEASES, Known, holder_of, is_contested
+from simulation.judges.requests import RequestJudge
+from simulation.scale import RESOURCES, STRANGER
+from simulation.store import Store
+
+if TYPE_CHECKING:
+    from simulation.fleet import Replica
+    from simulation.process import Process
+
+_SILENT_DURATIONS: Final = 1.99
+"""Two, on clocks that drift."""
+_WHOLE: Final = 0.99
+"""Part of a duration that is over on every clock when all of it is over on one."""
+_KNEW_S: Final = 10.0
+"""A sharder that began so long before a restore has read Leases of the former history."""
+
+
+class LeaseJudge:
+    """Judges the Leases of the ring."""
+
+    def __init__(self, known: Known, store: Store, requests: RequestJudge) -> None:
+        self._known: Final = known
+        self._store: Final = store
+        self._requests: Final = requests
+        self._holder_before: Final[dict[str, str]] = {}
+        """Holder of each Lease before its last change."""
+        self._born: Final[dict[str, Process | None]] = {}
+        """Names of shards, and who created the Lease."""
+        store.kind(*LEASES).collection.listeners.append(self._on_lease)
+
+    def judge_write(self, write: Write) -> None:
+        """Of a shard: what was taken stays taken, and a name lives once. Of a sharder: what it deletes is an orphan."""
+        if not 200 <= write.code < 300 or self._known.is_forging:
+            return
+        is_shard = write.user.startswith("replica")
+        if write.name == STRANGER and (is_shard or write.user.startswith("sharder")):
+            self._known.violate("foreign Leases", f"{write.user} writes the Lease {write.name}")
+        match write.verb:
+            case "create" if is_shard:
+                self._judge_birth(write)
+            case "update" | "patch" if is_shard:
+                self._judge_renewal(write)
+            case "delete" if write.user.startswith("sharder"):
+                self._judge_orphan(write)
+
+    def begin_history(self) -> None:
+        """The Leases are those of the backup."""
+        known = self._known
+        self._holder_before.clear()
+        self._born.clear()
+        for entry in self._store.kind(*LEASES).collection.entries():
+            known.held_until[entry.name] = None if holder_of(entry) == entry.name else known.world.now
+            if is_contested(entry, known.keys):
+                known.contested.add(entry.name)
+
+    def judge_copy(self, replica: Replica) -> None:
+        """Of two copies of one process the second to renew has ended."""
+        age_s = replica.lease_age_s
+        if replica.process.runs_well and age_s is not None and age_s < replica.lease_s / 2:
+            self._known.violate(
+                "copies end", f"{replica.process} renews {replica.shard} beside a copy of itself"
+            )
+
+    def judge_standstill(self, replica: Replica, since: float) -> None:
+        """A process whose threads stand still *since* then has ended when two durations are over."""
+        process = replica.process
+        is_still = not process.is_frozen and all(loop.is_frozen for loop in process.loops)
+        was_moved = max(process.stood_still_at, process.machine.stood_still_at) > since
+        if is_still and not was_moved and not process.has_ended and process.machine.is_running:
+            self._known.violate("the end of a process", f"{replica.process} stands still, and lives")
+
+    def judge_history(self, newest: int) -> None:
+        """The history went back from *newest* a while ago: no sharder that knew it is at work."""
+        if self._store.endpoints.versions.current >= newest:
+            return  # it cannot be seen any more
+        fleet = self._known.fleet
+        for process in fleet.processes.values():
+            began_before = process.started_at < self._known.history_began_at - _KNEW_S
+            knew = process.name.startswith("sharder") and began_before
+            if knew and process.runs_well and fleet.network.reaches_all(process):
+                self._known.violate("history", f"{process} works on, although etcd was restored")
+
+    # -- events
+
+    def _on_lease(self, event: Event) -> None:
+        known, keys = self._known, self._known.keys
+        entry = event.new or event.old
+        if entry is None:
+            return
+        name, now = entry.name, known.world.now
+        is_of_ring = any(
+            each is not None and each.labels.get(keys.ring_label) == keys.ring
+            for each in (event.old, event.new)
+        )
+        if not is_of_ring and name not in known.held_until:
+            return
+        before, holder = holder_of(event.old), holder_of(event.new)
+        self._holder_before[name] = before
+        if event.new is not None and keys.synced.encode() in event.new.raw:
+            known.synced.add(name)
+        if known.is_forging:
+            known.forged[name] = now
+        known.contested.discard(name)
+        if event.new is not None and is_contested(event.new, keys):
+            known.contested.add(name)
+        was_held, is_held = before == name, holder == name
+        if is_held:
+            known.held_until[name] = None
+        elif was_held or name not in known.held_until:
+            known.held_until[name] = now
+        if event.new is None or is_held or known.is_forging:
+            return
+        if was_held and not holder:
+            self._judge_release(name, event.new.decoded()["metadata"].get("annotations") or {})
+        if holder.startswith(SHARDER_HOLDER) and name not in known.contested:
+            self._judge_death(name, before)
+            known.dead.add(name)
+
+    def _judge_death(self, name: str, before: str) -> None:
+        """*name* is dead now: its process cannot work, and if it was not contested, it was silent or released."""
+        known = self._known
+        if name in known.dead or name in known.forged or not before:
+            return
+        replica = known.fleet.of_shard(name)
+        if replica is None or known.is_beyond_promises(replica):
+            return
+        age_s = replica.lease_age_s
+        if age_s is None:
+            return
+        if before == name and age_s < _SILENT_DURATIONS * replica.lease_s:
+            known.violate(
+                "take after silence",
+                f"{name} is taken, uncontested, {age_s:.3f} s after its last renewal by its own clock",
+            )
+        if age_s < _WHOLE * replica.lease_s and not replica.process.has_ended:
+            known.violate("a contest is waited for", f"{name} is contested no more, and may still work")
+
+    def _judge_release(self, name: str, annotations: dict[str, str]) -> None:
+        """*name*'s Lease was released: by its process, when it has all answers, or by one that proves its end."""
+        known = self._known
+        replica, by = known.fleet.of_shard(name), annotations.get(known.keys.released_by, "")
+        if replica is None or known.is_beyond_promises(replica):
+            return
+        if by:
+            if not replica.process.has_ended:
+                known.violate("proof of an end", f"{by} released {name}, whose process runs")
+            return
+        if under_way := self._requests.under_way(replica.process):
+            known.violate("released when answered", f"{name} is released, and {under_way} may still arrive")
+
+    # -- writes
+
+    def _judge_birth(self, write: Write) -> None:
+        """Every life makes a fresh name, once."""
+        sender = self._known.fleet.network.sender
+        replica = self._known.fleet.of_shard(write.name)
+        is_anew = replica is not None and not self._known.is_beyond_promises(replica)
+        if is_anew or (write.name in self._born and self._born[write.name] is not sender):
+            self._known.violate("names live once", f"{write.user} creates the Lease {write.name} again")
+        self._born[write.name] = sender
+
+    def _judge_renewal(self, write: Write) -> None:
+        """A shard renews no Lease that another one holds."""
+        holder, name = self._holder_before.get(write.name, ""), write.name
+        if holder not in ("", name) and name in self._known.held_until:
+            self._known.violate(
+                "taken stays taken", f"{write.user} writes Lease {name}, which {holder} holds"
+            )
+
+    def _judge_orphan(self, write: Write) -> None:
+        """A sharder deletes the Lease of a name that no object carries."""
+        known, keys = self._known, self._known.keys
+        registry = self._store.endpoints.registry
+        for group, plural in RESOURCES:
+            kind = registry.get(group, plural)
+            for entry in kind.collection.entries() if kind is not None else ():
+                is_judged = entry.uid not in known.forged and known.world.now > known.history_began_at + 200
+                if entry.labels.get(keys.shard) == write.name and is_judged:
+                    known.violate(
+                        "orphans only",
+                        f"{write.user} deletes the Lease {write.name}, which {entry.name} carries",
+                    )

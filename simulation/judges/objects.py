@@ -1,0 +1,185 @@
+"""Judge of objects: who may move what, to whom, with which turn; and outside systems, by the token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from devcluster.embedded.store import Entry, Event
+from devcluster.plane import Write
+from kubeio.protocol import is_shard_name
+from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
+from ringleader.testing.ownership_checks import foreign_writes
+from simulation.judges.known import Known, Owner, turn_of
+from simulation.judges.reconciles import ReconcileJudge
+from simulation.judges.requests import RequestJudge
+from simulation.scale import RESOURCES, STRANGER
+from simulation.store import Store
+
+if TYPE_CHECKING:
+    from simulation.fleet import Replica
+
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class ObjectJudge:
+    """Judges the objects of the ring."""
+
+    def __init__(
+        self, known: Known, store: Store, reconciles: ReconcileJudge, requests: RequestJudge
+    ) -> None:
+        self._known: Final = known
+        self._store: Final = store
+        self._reconciles: Final = reconciles
+        self._requests: Final = requests
+        self._register: Final[dict[str, int]] = {}
+        self._unfenced: Final[set[int]] = set()
+        """Creates that may be too late: no promise covers them."""
+        for group, plural in RESOURCES:
+            store.kind(group, plural).collection.listeners.append(self._on_object)
+        store.kind(*_DEFINITIONS).collection.listeners.append(self._on_definition)
+
+    def judge_write(self, write: Write) -> None:
+        """An object leaves a shard by its acknowledgement or because it is dead, and goes to one with full caches."""
+        if write.verb == "create":
+            self._note_create(write)
+        before, after = write.labels_before or {}, write.labels_after
+        owner = before.get(self._known.keys.shard, "")
+        next_owner = (after or {}).get(self._known.keys.shard, "")
+        self._judge_place(write, owner, next_owner)
+        if not owner or after is None or next_owner == owner or self._known.is_forging:
+            return
+        if write.user.startswith("replica"):
+            self._acknowledged(write, owner)
+        else:
+            self._judge_move(write, owner)
+
+    def write_outside(self, replica: Replica, uid: str, token: int) -> bool:
+        """An outside system gets a write with *token*; whether it accepts it: no smaller one than before."""
+        last, known = self._register.get(uid, 0), self._known
+        if token < last:
+            owner = known.owners.get(uid)
+            if owner is not None and owner.label == replica.shard and uid not in known.forged:
+                known.violate("tokens grow", f"{uid}: {replica.shard} owns it with {token}, {last} was seen")
+            return False
+        self._register[uid] = token
+        return True
+
+    def begin_history(self) -> None:
+        self.judge_all_writes()
+        leases = [write for write in self._store.writes if write.resource == LEASE_RESOURCE]
+        self._store.writes[:] = leases  # who made which shard is known on
+        self._register.clear()
+
+    def judge_all_writes(self) -> None:
+        """Every accepted write of a replica was to an object that bore its name: the log of the whole run."""
+        known, fleet = self._known, self._known.fleet
+        found = foreign_writes(
+            self._store.writes,
+            keys=known.keys,
+            resources=fleet.resources,
+            controlled=fleet.controlled,
+            replicas=fleet.accounts,
+        )
+        for foreign in found:
+            is_forged = not known.forged.keys().isdisjoint((foreign.write.uid, foreign.write.controller))
+            if not is_forged and foreign.write.seq not in self._unfenced:
+                known.violate("writes of the owner only", f"{foreign} (at {foreign.write.t:.3f})")
+
+    # -- events
+
+    def _on_definition(self, event: Event) -> None:
+        """A definition that is created anew brings a new collection."""
+        if event.old is None and event.new is not None:
+            plural, _, group = event.new.name.partition(".")
+            if (group, plural) in RESOURCES:
+                self._store.kind(group, plural).collection.listeners.append(self._on_object)
+
+    def _on_object(self, event: Event) -> None:
+        old, new, known = event.old, event.new, self._known
+        if new is None:
+            if old is not None:
+                known.owners.pop(old.uid, None)
+            return
+        label, now = new.labels.get(known.keys.shard, ""), known.world.now
+        owner = known.owners.get(new.uid)
+        if known.is_forging and (owner is None or label != owner.label):
+            known.forged[new.uid] = now
+        if label and (replica := known.fleet.of_shard(label)) is not None:
+            self._reconciles.owned(replica, new.uid)
+        if owner is None:
+            if old is not None:  # of an earlier history
+                known.forged[new.uid] = now
+            known.owners[new.uid] = Owner(label, turn_of(new, known.keys), now, now)
+            return
+        if label != owner.label:
+            turn = turn_of(new, known.keys)
+            if new.uid not in known.forged:
+                self._judge_change(new, owner, label, turn)
+            if label:
+                owner.turn = turn
+            owner.label, owner.since = label, now
+        owner.written_at = now
+
+    def _judge_change(self, new: Entry, owner: Owner, label: str, turn: int) -> None:
+        known = self._known
+        if not label:
+            return
+        if turn <= owner.turn and owner.turn:
+            known.violate(
+                "turns grow",
+                f"{new.namespace}/{new.name} goes from {owner.label or 'no owner'} (turn {owner.turn})"
+                f" to {label} with turn {turn}",
+            )
+        if label in known.forged:
+            return
+        until = known.held_until.get(label, -1.0)
+        # a conditional patch tests the version that was read before the evidence
+        is_directed = bool(owner.label)
+        if until is not None and until < (owner.since if is_directed else owner.written_at):
+            what = f"was not held after {until:.3f}" if until >= 0 else "never existed"
+            known.violate("evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}")
+
+    # -- writes
+
+    def _note_create(self, write: Write) -> None:
+        """A CREATE has no fence: one of a process that stood still, or has ended, may come too late."""
+        sender = self._known.fleet.network.sender
+        if sender is not None and not sender.runs_well:
+            self._unfenced.add(write.seq)
+
+    def _judge_place(self, write: Write, was: str, owner: str) -> None:
+        """A sharder gives objects to shards whose caches are full."""
+        known = self._known
+        is_given = write.user.startswith("sharder") and owner not in ("", was)
+        if is_given and owner not in known.synced and owner not in known.forged:
+            what = f"{write.user} gives {write.namespace}/{write.name} to {owner}, whose caches are not full"
+            known.violate("full caches", what)
+
+    def _judge_move(self, write: Write, owner: str) -> None:
+        """A sharder moves an object away from *owner* without asking: its name is dead, or can be no shard's."""
+        known = self._known
+        is_dead = owner in known.dead or not is_shard_name(owner) or owner == STRANGER
+        if not is_dead and not self._is_going(write):
+            known.violate(
+                "take before move",
+                f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
+            )
+
+    def _is_going(self, write: Write) -> bool:
+        """Whether the ring is being deleted, so that names without a Lease are dead without a tombstone."""
+        owner = (write.labels_before or {}).get(self._known.keys.shard, "")
+        return (
+            not (write.labels_after or {}).get(self._known.keys.shard) and owner not in self._known.held_until
+        )
+
+    def _acknowledged(self, write: Write, owner: str) -> None:
+        known, sender = self._known, self._known.fleet.network.sender
+        replica = known.fleet.of_shard(owner)
+        if replica is None or replica.process is not sender:
+            return
+        self._reconciles.acknowledged(replica, write.uid)
+        if under_way := self._requests.under_way(replica.process, controller=write.uid):
+            known.violate(
+                "creates are settled first",
+                f"{owner} gives {write.namespace}/{write.name} up, and {under_way} may still arrive",
+            )
