@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 import shard_controller as sc
+from devcluster.embedded.stateful_sets import STATEFUL_SETS_DEFINITION
 from devcluster.embedded.status import Refusal
 from ringleader.assets import ring_crd, website_crd
 from shard_controller.process.app import serve
@@ -37,21 +38,6 @@ _AGAIN_SHARE: Final = 0.5
 _DEAF_SHARE: Final = 0.005
 """Reconciles that go on when they are cancelled."""
 _FIRST_PID: Final = 100
-_ANYTHING: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_STATEFUL_SETS: Final = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "statefulsets.apps"},
-    "spec": {
-        "group": "apps",
-        "scope": "Namespaced",
-        "names": {"plural": "statefulsets", "singular": "statefulset", "kind": "StatefulSet"},
-        "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}
-        ],
-    },
-}
-"""A built-in resource of a real server; here only its spec.replicas is read."""
 
 
 class _Spec(msgspec.Struct):
@@ -285,7 +271,9 @@ class Fleet:
         store = self.store
         store.define(ring_crd())
         self.define()
-        store.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _STATEFUL_SETS)
+        store.request(
+            "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", STATEFUL_SETS_DEFINITION
+        )
         store.request(
             "POST",
             "/apis/apps/v1/namespaces/default/statefulsets",

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+from devcluster.embedded.stateful_sets import STATEFUL_SETS_DEFINITION
 from kubeio.resource import CRDS, ApiResource
 from ringleader.testing.client import IndependentClient, RequestFailedError
 
 STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
-_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "statefulsets.apps"},
-    "spec": {
-        "group": "apps",
-        "scope": "Namespaced",
-        "names": {"plural": "statefulsets", "singular": "statefulset", "kind": "StatefulSet"},
-        "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}
-        ],
-    },
-}
 
 
 async def serve_stateful_sets(client: IndependentClient) -> None:
     """Have StatefulSets served, if the plane does not: the embedded one has few built-in kinds."""
     if not await _is_served(client):
-        await client.create(CRDS, _DEFINITION)
+        await client.create(CRDS, STATEFUL_SETS_DEFINITION)
         async with asyncio.timeout(30):
             while not await _is_served(client):  # noqa: ASYNC110 - it happens on a server
                 await asyncio.sleep(0.05)

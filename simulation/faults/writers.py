@@ -7,6 +7,7 @@ from functools import partial
 
 from devcluster.embedded.status import Refusal
 from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, RING_PATH, Strike, fault
+from simulation.network import Rule
 from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER
 
 
@@ -168,6 +169,19 @@ def member_cordoned(strike: Strike) -> None:
         return
     changes: tuple[dict[str, object], ...] = ({"cordoned": True}, {"weight": 3}, {"weight": 1})
     strike.set_member(replica.process.name, strike.rng.choice(changes), strike.span_s() * 2)
+
+
+@fault
+def owner_forced(strike: Strike) -> None:
+    """An owner renews its Lease and cannot hand over: its patches are refused; the ring forces such owners."""
+    if (replica := strike.live_shard()) is None:
+        return
+    name, for_s = replica.process.name, 4 * strike.lease_s
+    strike.note(f"owner_forced {name} within {for_s} s")
+    strike.add_rule(Rule("write_refused", process=name, verb="PATCH", path="websites", code=403), for_s)
+    strike.set_member(name, {"cordoned": True}, for_s)
+    strike.edit_ring({"drainPolicy": "Force", "drainTimeoutSeconds": 5})
+    strike.heal_in(for_s, partial(strike.edit_ring, {"drainPolicy": "Wait", "drainTimeoutSeconds": 60}))
 
 
 @fault
