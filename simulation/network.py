@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ _LATENCY_S: Final = (0.0002, 0.003)
 _REFUSED_S: Final = 0.001
 _STORED_LATE_S: Final = 5.0
 """So long after a 504 the write may still come true."""
-_MOST_LEASE_WRITES: Final = 60
-"""Writes of Leases by one process within a second: tombstones come at five a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,6 @@ class Network:
         self.on_send: Final[list[Callable[[Process, Call], None]]] = []
         """Called with every request as it is sent."""
         self._under_way: Final[dict[Process, list[Sent]]] = {}
-        self._lease_writes: Final[dict[str, deque[float]]] = {}
         self._rng: Final = world.rng("network")
 
     def latency_s(self) -> float:
@@ -101,16 +97,10 @@ class Network:
         return None
 
     def count(self, process: Process, call: Call) -> None:
-        """One more request. Writes of Leases come with pauses, whatever the answers are."""
+        """One more request."""
         self.requests += 1
         for listener in self.on_send:
             listener(process, call)
-        if call.method not in ("POST", "PUT") or "/leases" not in call.path:
-            return
-        recent = self._lease_writes.setdefault(process.name, deque(maxlen=_MOST_LEASE_WRITES))
-        if len(recent) == _MOST_LEASE_WRITES and self.world.now - recent[0] < 1:
-            self.world.violate("rest", f"{process} writes {_MOST_LEASE_WRITES} Leases within a second")
-        recent.append(self.world.now)
 
     def sent(self, process: Process, call: Call) -> Sent:
         """*call* of *process* is on its way, until `arrived`."""
@@ -163,7 +153,9 @@ class Connection:
             yield answer
             return
         server = self._server
-        stream = Stream(self._network, self._process, server or self._network.choose(), answer)
+        stream = Stream(
+            self._network, self._process, server or self._network.choose(), answer, path=call.path
+        )
         try:
             stream.start()
             yield stream.lines
@@ -304,7 +296,10 @@ class _Request:
 class Stream:
     """A watch on its way: lines in order, each as late as the network makes it."""
 
-    def __init__(self, network: Network, process: Process, server: ApiServer, watch: ServerWatch) -> None:
+    def __init__(
+        self, network: Network, process: Process, server: ApiServer, watch: ServerWatch, *, path: str
+    ) -> None:
+        self.path: Final = path
         self.process: Final = process
         self.server: Final = server
         self.watch: Final = watch

@@ -121,15 +121,15 @@ def heir_ends(strike: Strike) -> None:
     leader, replica = strike.leader(), strike.live_shard()
     if leader is None or replica is None:
         return
-    for_s = strike.rng.uniform(0.5, 4)
+    for_s = strike.rng.uniform(1, 6)
     strike.note(f"heir_ends {replica.process}, unheard for {for_s:.1f} s")
     strike.add_rule(Rule("request_late", process=leader.name, verb="read", path="leases", delay_s=2), for_s)
     for stream in strike.fleet.network.streams:
-        if stream.process is leader:
+        if stream.process is leader and "/leases" in stream.path:
             stream.held_until = strike.fleet.world.now + for_s
     strike.fleet.terminate(replica.process.name)
-    for _ in range(10):
-        strike.fleet.world.after(strike.rng.uniform(0, for_s), strike.users.create_one)
+    for _ in range(20):
+        strike.fleet.world.after(strike.rng.uniform(0.3, for_s), strike.users.create_one)
 
 
 @fault

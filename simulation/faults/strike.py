@@ -117,6 +117,14 @@ class Strike:
         """Path of an object; empty if there is none."""
         return f"{SITES_PATH}/{self.rng.choice(self.users.names)}" if self.users.names else ""
 
+    def owned_by(self, shard: str) -> list[str]:
+        """Names of the objects that carry the label of *shard*."""
+        with suppress(Refusal):  # not served for a while, perhaps
+            items = self.request("GET", SITES_PATH)["items"]
+            labels = [(item["metadata"]["name"], item["metadata"].get("labels") or {}) for item in items]
+            return [name for name, label in labels if label.get(KEYS.shard) == shard]
+        return []
+
     def shard(self) -> str:
         """A name of a Lease of the ring; empty if there is none."""
         names = [

@@ -185,6 +185,20 @@ def owner_forced(strike: Strike) -> None:
 
 
 @fault
+def object_stuck(strike: Strike) -> None:
+    """A policy refuses every patch of an object, and its owner dies: its name is dead for long."""
+    if (replica := strike.live_shard()) is None:
+        return
+    owned = strike.owned_by(replica.shard)
+    if not owned:
+        return
+    name, for_s = strike.rng.choice(owned), 100.0
+    strike.note(f"object_stuck {name} of {replica.shard} for {for_s} s")
+    strike.add_rule(Rule("write_refused", verb="PATCH", path=f"websites/{name}", code=422), for_s)
+    replica.process.kill()
+
+
+@fault
 def ring_deleted(strike: Strike) -> None:
     """The ring is deleted: every object is given up. It is made anew when it is gone."""
     strike.note("ring_deleted")

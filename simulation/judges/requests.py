@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _ANSWER_WITHIN_S: Final = 59.0
 """A request that is older counts as lost: 60 s, on clocks that drift."""
+_MOST_WRITES: Final = 12
+_WITHIN_S: Final = 2.0
+"""A Lease is written so often within so long at most: what fails comes again after 0.1 s at first, then more rarely."""
 _JUDGED: Final = frozenset({plural for _, plural in RESOURCES} | {"leases"})
 
 
@@ -26,6 +30,7 @@ class RequestJudge:
 
     def __init__(self, known: Known) -> None:
         self._known: Final = known
+        self._lease_writes: Final[dict[tuple[Process, str], deque[float]]] = {}
         known.fleet.network.on_send.append(self._on_send)
 
     def under_way(self, process: Process, *, controller: str = "") -> str:
@@ -39,13 +44,28 @@ class RequestJudge:
         return ""
 
     def _on_send(self, process: Process, call: Call) -> None:
-        if _plural(call.path) not in _JUDGED or call.method in ("GET", "POST"):
+        if _plural(call.path) not in _JUDGED or call.method == "GET":
+            return
+        if _plural(call.path) == "leases" and call.method in ("POST", "PUT"):
+            self._judge_pace(process, call)
+        if call.method == "POST":
             return
         missing = what_is_missing(call, keys=self._known.keys, is_turn_known=self._is_turn_known)
         if missing:
             self._known.violate(
                 "writes are tested", f"{process} sends {call.method} {call.path} without {missing}"
             )
+
+    def _judge_pace(self, process: Process, call: Call) -> None:
+        """Writes of one Lease come with pauses, whatever the answers are."""
+        name = msgspec.json.decode(call.body or b"{}").get("metadata", {}).get("name", "")
+        recent = self._lease_writes.setdefault((process, name), deque(maxlen=_MOST_WRITES))
+        now = self._known.world.now
+        if len(recent) == _MOST_WRITES and now - recent[0] < _WITHIN_S:
+            self._known.violate(
+                "rest", f"{process} writes Lease {name} {_MOST_WRITES} times in {now - recent[0]:.2f} s"
+            )
+        recent.append(now)
 
     def _is_turn_known(self, uid: str) -> bool:
         owner = self._known.owners.get(uid)
