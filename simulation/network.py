@@ -59,6 +59,9 @@ class Sent:
     call: Call
     sent_at: float
 
+    def __str__(self) -> str:
+        return f"{self.call.method} {self.call.path} of {self.sent_at:.3f}"
+
 
 class Network:
     """Connects processes with *servers*."""

@@ -95,7 +95,7 @@ def run(plan: Plan) -> Result:
         requests=fleet.network.requests,
         rule=rule,
         what=what,
-        record=tuple(world.record) if rule else (),
+        record=tuple(world.record) if rule or not plan.keeps else (),
         reached=dict(reached),
     )
 

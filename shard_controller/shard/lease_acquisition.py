@@ -5,6 +5,7 @@ Owns the shape of the shard's Lease (protocol, 1 and 2), and its name. Does not 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from kubeio.backoff import exponential_s, jittered_s
 from kubeio.clock import Clock
 from kubeio.errors import AlreadyExists, Conflict, InputError, KubeError, NotFound, Unreachable
 from kubeio.leases import record
@@ -216,7 +218,7 @@ async def _create(
     Any attempt under a name may be the one that was carried out, so the Lease's age counts from the first.
     """
     name, sent_at = fresh_name(template.member, rng), clock.now()
-    for _ in range(10):
+    for attempt in range(10):
         try:
             lease = await leases.create(template.lease(name, namespace, clock))
         except AlreadyExists:
@@ -227,6 +229,7 @@ async def _create(
         except Unreachable as error:
             if not error.maybe_done:
                 raise
+            await asyncio.sleep(jittered_s(exponential_s(attempt, base_s=0.1, max_s=5.0), rng, jitter=0.2))
             continue  # AlreadyExists decides, or the second CREATE is the first
         log.info("lease created", shard=name, member=template.member)
         return AcquiredLease(name, lease, sent_at)

@@ -94,13 +94,15 @@ def process_copied(strike: Strike) -> None:
 
 @fault
 def birth_unanswered(strike: Strike) -> None:
-    """A replica is killed, and its next life gets no answers at first: none to its writes, or none at all."""
+    """A replica is killed, and its next life gets no answers at first: to its CREATE, to all writes, or none at all."""
     if (replica := strike.replica()) is None:
         return
-    name, for_s = replica.process.name, strike.span_s() + 5
+    name, for_s = replica.process.name, strike.rng.choice((strike.span_s(), 2.5 * strike.lease_s)) + 5
     strike.note(f"birth_unanswered {name} for {for_s:.1f} s")
-    rule = Rule("answer_lost", process=name, verb=strike.rng.choice(("POST", "write", "")))
-    strike.add_rule(rule, for_s)
+    verb = strike.rng.choice(("POST", "POST", "write", ""))
+    strike.add_rule(Rule("answer_lost", process=name, verb=verb), for_s)
+    if verb == "POST":  # it cannot look for the Lease that it made, either
+        strike.add_rule(Rule("request_lost", process=name, path=f"leases/{name}-"), for_s)
     replica.process.kill()
 
 
@@ -111,7 +113,7 @@ def birth_without_caches(strike: Strike) -> None:
         return
     name, for_s = replica.process.name, strike.span_s() + 5
     strike.note(f"birth_without_caches {name} for {for_s:.1f} s")
-    strike.add_rule(Rule("server_errors", process=name, verb="read", path="websites"), for_s)
+    strike.add_rule(Rule("request_lost", process=name, verb="read", path="/apis/example.com/v1/"), for_s)
     replica.process.kill()
 
 

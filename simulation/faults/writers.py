@@ -76,6 +76,9 @@ def lease_edited(strike: Strike) -> None:
     if name:
         if replica is not None and strike.rng.random() < 0.5:
             strike.cut_off(replica.process, strike.lease_s)
+        if strike.rng.random() < 0.3:  # nobody takes it at once
+            for process in strike.processes("sharder"):
+                process.kill()
         seconds = strike.rng.choice((1, 3, int(strike.lease_s) * 2))
         changes: tuple[dict[str, object], ...] = (
             {"leaseDurationSeconds": seconds},

@@ -178,7 +178,7 @@ class ObjectJudge:
         if replica is None or replica.process is not sender:
             return
         self._reconciles.acknowledged(replica, write.uid)
-        if under_way := self._requests.under_way(replica.process, controller=write.uid):
+        if under_way := self._requests.creates_under_way(replica.process, controller=write.uid):
             known.violate(
                 "creates are settled first",
                 f"{owner} gives {write.namespace}/{write.name} up, and {under_way} may still arrive",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,7 +12,8 @@ from kubeio.http.messages import Call
 from kubeio.labels import json_pointer
 from kubeio.protocol import RingKeys
 from simulation.judges.known import Known
-from simulation.scale import RESOURCES
+from simulation.network import Sent
+from simulation.scale import RESOURCES, SITES
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -33,15 +34,26 @@ class RequestJudge:
         self._lease_writes: Final[dict[tuple[Process, str], deque[float]]] = {}
         known.fleet.network.on_send.append(self._on_send)
 
-    def under_way(self, process: Process, *, controller: str = "") -> str:
-        """A write of *process* to an object that may still arrive, in words; of what *controller* controls only."""
-        now = self._known.world.now
-        for request in self._known.fleet.network.under_way(process):
-            call = request.call
-            is_young = now - request.sent_at < _ANSWER_WITHIN_S
-            if is_young and _plural(call.path) != "leases" and _is_of(call, controller):
-                return f"{call.method} {call.path} of {request.sent_at:.3f}"
+    def under_way(self, process: Process) -> str:
+        """A write of *process* to an object that may still arrive, in words; empty: none."""
+        return next(map(str, self._under_way(process)), "")
+
+    def creates_under_way(self, process: Process, *, controller: str) -> str:
+        """A create of what *controller* controls that may still arrive and be carried out: nothing has its name."""
+        kind = self._known.fleet.store.kind("", "configmaps")
+        for sent in self._under_way(process):
+            call = sent.call
+            if call.method == "POST" and controller.encode() in (call.body or b""):
+                name = msgspec.json.decode(call.body or b"{}")["metadata"]["name"]
+                if all((entry.namespace, entry.name) != (SITES, name) for entry in kind.collection.entries()):
+                    return str(sent)
         return ""
+
+    def _under_way(self, process: Process) -> Iterator[Sent]:
+        for sent in self._known.fleet.network.under_way(process):
+            is_young = self._known.world.now - sent.sent_at < _ANSWER_WITHIN_S
+            if is_young and _plural(sent.call.path) != "leases":
+                yield sent
 
     def _on_send(self, process: Process, call: Call) -> None:
         if _plural(call.path) not in _JUDGED or call.method == "GET":
@@ -108,9 +120,3 @@ def _plural(path: str) -> str:
     parts = path.split("/")
     at = parts.index("namespaces") + 2 if "namespaces" in parts else len(parts)
     return parts[at] if at < len(parts) else ""
-
-
-def _is_of(call: Call, controller: str) -> bool:
-    return not controller or (
-        call.method == "POST" and call.body is not None and controller.encode() in call.body
-    )

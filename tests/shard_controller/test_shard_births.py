@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import cast
 
 import msgspec
 import pytest
 
 from kubeio.clock import ManualClock
-from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
+from kubeio.errors import AlreadyExists, Conflict, InputError, NotFound, Unreachable
 from kubeio.labels import is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
@@ -166,6 +168,25 @@ async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it(ser
     server.after_lost = lambda: clock.advance(10)
     life = await begin(server, clock=clock)
     assert (life.sent_at, clock.now()) == (began_at, began_at + 10)
+
+
+@pytest.mark.looptime(start=0)
+async def test_a_birth_that_gets_no_answers_asks_more_and_more_rarely(server: LeaseServer) -> None:
+    asked_at: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def get_no_answer(lease: Lease) -> Lease:
+        asked_at.append(loop.time())
+        raise Unreachable("lease", "the connection broke", maybe_done=True)
+
+    server.create = get_no_answer  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="ten attempts"):
+        await begin(server)
+    pauses = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert len(asked_at) == 10
+    assert pauses[0] < 0.2
+    assert 15 < sum(pauses) < 40
+    assert max(pauses) < 7
 
 
 async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn(server: LeaseServer) -> None:
