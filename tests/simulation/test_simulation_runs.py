@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 
 import pytest
 
+from scripts.mutants import ROOT, mutated
+from scripts.simulation_mutants import PAGE, REASONS, RESULTS, known_mutants, table
 from shard_controller.shard.lease_validity import LeaseValidity
 from simulation.coverage import expected
 from simulation.faults import KINDS, Fault
@@ -112,3 +115,12 @@ def test_the_record_keeps_its_last_lines() -> None:
     for number in range(5):
         world.note(str(number))
     assert [line.split()[-1] for line in world.record] == ["3", "4"]
+
+
+def test_the_table_of_mutants_is_that_of_the_patches() -> None:
+    known = {mutant.name: mutant for mutant in known_mutants()}
+    results = json.loads(RESULTS.read_text())
+    assert results.keys() <= known.keys()
+    assert table(results) in PAGE.read_text()
+    for name in (*results, *REASONS):
+        assert mutated(known[name], ROOT)
