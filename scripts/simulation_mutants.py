@@ -38,8 +38,8 @@ COPIED = (
 FIRST = 1
 REASONS = {
     "deleted-lease-is-dead": "a name without a Lease gets a tombstone too",
-    "edited-lease-is-taken-uncontested": "the longest duration seen is waited for twice; f5-duration-edited breaks both",
-    "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all three",
+    "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
+    "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
     "takeover-of-a-contested-lease": "only an edit by hand empties the holder of a contested Lease",
     "works-without-lease": "the workers wait for the Lease too; never-paused breaks both",
