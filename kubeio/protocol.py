@@ -53,6 +53,9 @@ class RingKeys:
         self.shard = f"shard.{domain}/{ring}"
         self.drain = f"drain.{domain}/{ring}"
         self.turn = f"turn.{domain}/{ring}"  # an annotation
+        # extras of the user that a request acts as (docs/adr/0051)
+        self.life_extra = f"life.{domain}/{ring}"
+        self.shard_extra = f"shard.{domain}/{ring}"
         # labels of a Lease
         self.ring_label = f"{domain}/controllerring"
         self.state = f"{domain}/state"

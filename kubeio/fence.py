@@ -1,0 +1,203 @@
+"""Probe of a ring's fence: is a write under a foreign life refused by its policies? (docs/adr/0051)
+
+Owns the probe and the names of the policies. Every write of it is a dry run. Decides nothing about who waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import secrets
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kubeio.access.cluster import Cluster
+from kubeio.errors import ApiError, Forbidden, Invalid, NotFound
+from kubeio.models import Meta
+from kubeio.patch import MergePatch
+from kubeio.protocol import RingKeys
+from kubeio.resource import ApiResource
+from kubeio.rest.client import Client
+from kubeio.rest.impersonation import acting_as
+from kubeio.rest.reviews import User
+
+POLICIES: Final = ApiResource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+BINDINGS: Final = ApiResource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+_DRY_RUN: Final = {"dryRun": "All"}
+_LOOKS: Final = 3
+"""Objects that are probed in a row while each is deleted meanwhile."""
+
+
+def policies_of(ring: str) -> tuple[str, str]:
+    """Names of the policies, and of their bindings: about objects with the ring's label, about those without."""
+    return f"ringleader-fence-{ring}", f"ringleader-unlabelled-{ring}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the probe of one kind showed. *reason* says why it is not `fenced`."""
+
+    kind: str
+    found: Literal["fenced", "open", "unknown"]
+    reason: str = ""
+
+
+class MissingRight(Exception):
+    """The account may not impersonate itself with a life: no request can name one."""
+
+    def __init__(self, account: str, extra: str, message: str) -> None:
+        self.account = account
+        self.extra = extra
+        super().__init__(f"{account} may not impersonate itself with userextras/{extra}: {message}")
+
+
+async def each_server(cluster: Cluster) -> list[Cluster]:
+    """*cluster* once for each address that its server's name has: more API servers cannot be told apart.
+
+    Raises: OSError if the name has none.
+    """
+    endpoint = cluster.endpoint
+    if cluster.proxy is not None or _is_address(endpoint.host):
+        return [cluster]
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(address[4][0]) for address in found))
+    if len(addresses) < 2:
+        return [cluster]
+    trust = dataclasses.replace(cluster.trust, server_name=cluster.trust.server_name or endpoint.host)
+    return [
+        dataclasses.replace(
+            cluster,
+            server=f"{cluster.server} at {address}",
+            endpoint=dataclasses.replace(endpoint, host=address),
+            trust=trust,
+        )
+        for address in addresses
+    ]
+
+
+class FenceProbe:
+    """Probes the fence of the ring of *keys*, as *account*, the one that the clients act as."""
+
+    def __init__(self, keys: RingKeys, account: User, *, namespaces: Sequence[str] = ()) -> None:
+        self._keys = keys
+        self._account = account
+        self._namespaces = tuple(namespaces)
+        self._names = policies_of(keys.ring)
+
+    async def judge(self, client: Client, kinds: Iterable[ApiResource]) -> list[Verdict]:
+        """A verdict for each of *kinds*, by the server of *client*. Raises: MissingRight, KubeError.
+
+        A kind without objects whose minimal object is no valid one cannot be probed: of that, what the policies say
+        themselves counts, where the account may read them.
+        """
+        foreign = f"fence-probe-{secrets.token_hex(4)}"
+        stranger = acting_as(self._account, client, extra=self._keys.life_extra, value=foreign)
+        verdicts = [await self._probe(client, stranger, kind) for kind in kinds]
+        if any(verdict.found == "unknown" for verdict in verdicts):
+            read = await self._kinds_of_policies(client)
+            verdicts = [
+                Verdict(each.kind, "fenced") if each.found == "unknown" and each.kind in read else each
+                for each in verdicts
+            ]
+        return verdicts
+
+    async def _probe(self, client: Client, stranger: Client, kind: ApiResource) -> Verdict:
+        """By a real object of *kind*, whatever label it bears; if there is none, by a create."""
+        try:
+            for _ in range(_LOOKS):
+                found = await self._any_object(client, kind)
+                try:
+                    if found is None:
+                        await self._create(stranger, kind)
+                    else:
+                        await self._patch(stranger, kind, found)
+                except NotFound:
+                    continue
+                return Verdict(
+                    kind.group_resource, "open", "the API server accepts a write of a foreign life"
+                )
+        except Invalid as error:
+            if any(f"'{name}'" in error.message for name in self._names):
+                return Verdict(kind.group_resource, "fenced")
+            return Verdict(kind.group_resource, "unknown", error.message)
+        except ApiError as error:
+            if isinstance(error, Forbidden) and "impersonate" in error.message:
+                raise MissingRight(self._account.username, self._keys.life_extra, error.message) from error
+            return Verdict(kind.group_resource, "unknown", error.message)
+        return Verdict(kind.group_resource, "unknown", "its objects are deleted while they are probed")
+
+    async def _any_object(self, client: Client, kind: ApiResource) -> Meta | None:
+        for namespace in (self._namespaces if kind.namespaced else ()) or ("",):
+            page = await client.list_page(kind, namespace=namespace, limit=1, metadata_only=True)
+            if page.objects:
+                return page.objects[0].meta
+        return None
+
+    async def _patch(self, stranger: Client, kind: ApiResource, found: Meta) -> None:
+        await stranger.request(
+            "PATCH",
+            kind.path(namespace=found.namespace, name=found.name),
+            query=_DRY_RUN,
+            body=b"{}",
+            content_type=MergePatch.content_type,
+        )
+
+    async def _create(self, stranger: Client, kind: ApiResource) -> None:
+        """A create under a name that is not the life that the request names."""
+        name = "ringleader-fence-probe"
+        obj = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "labels": {self._keys.shard: name}},
+        }
+        namespace = (*self._namespaces, stranger.cluster.namespace)[0] if kind.namespaced else ""
+        path = kind.path(namespace=namespace)
+        await stranger.request("POST", path, query=_DRY_RUN, body=msgspec.json.encode(obj))
+
+    async def _kinds_of_policies(self, client: Client) -> set[str]:
+        """Kinds that both policies name, if both are bound and refuse; none if they cannot be read."""
+        covered: list[set[str]] = []
+        for name in self._names:
+            try:
+                policy = await client.get(POLICIES, name, type=dict[str, Any])
+                binding = await client.get(BINDINGS, name, type=dict[str, Any])
+            except (NotFound, Forbidden):
+                return set()
+            if "Deny" not in (binding["spec"].get("validationActions") or ()):
+                return set()
+            rules = (policy["spec"].get("matchConstraints") or {}).get("resourceRules") or ()
+            covered.append(
+                {
+                    f"{plural}.{group}" if group else plural
+                    for rule in rules
+                    for group in rule.get("apiGroups") or ()
+                    for plural in rule.get("resources") or ()
+                }
+            )
+        return set.intersection(*covered)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
