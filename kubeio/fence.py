@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import ipaddress
-import secrets
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from kubeio.rest.impersonation import acting_as
+from kubeio.rest.impersonation import acting_as, read_own_account
 from kubeio.rest.reviews import User
 
 POLICIES: Final = ApiResource(
@@ -41,6 +40,8 @@ BINDINGS: Final = ApiResource(
     namespaced=False,
 )
 _DRY_RUN: Final = {"dryRun": "All"}
+_NOBODY: Final = "fence-probe"
+"""No shard's name: lives end with eight hex digits."""
 _LOOKS: Final = 3
 """Objects that are probed in a row while each is deleted meanwhile."""
 
@@ -102,14 +103,23 @@ class FenceProbe:
         self._namespaces = tuple(namespaces)
         self._names = policies_of(keys.ring)
 
+    async def check_rights(self, client: Client) -> None:
+        """Raises: MissingRight unless requests of *client* can name a life and a shard, KubeError."""
+        for extra in (self._keys.life_extra, self._keys.shard_extra):
+            try:
+                user = await read_own_account(acting_as(self._account, client, extra=extra, value=_NOBODY))
+            except Forbidden as error:
+                raise MissingRight(self._account.username, extra, error.message) from error
+            if user.extra.get(extra) != [_NOBODY]:
+                raise MissingRight(self._account.username, extra, "the headers do not reach the API server")
+
     async def judge(self, client: Client, kinds: Iterable[ApiResource]) -> list[Verdict]:
-        """A verdict for each of *kinds*, by the server of *client*. Raises: MissingRight, KubeError.
+        """A verdict for each of *kinds*, by the server of *client*. Raises: KubeError without an answer.
 
         A kind without objects whose minimal object is no valid one cannot be probed: of that, what the policies say
         themselves counts, where the account may read them.
         """
-        foreign = f"fence-probe-{secrets.token_hex(4)}"
-        stranger = acting_as(self._account, client, extra=self._keys.life_extra, value=foreign)
+        stranger = acting_as(self._account, client, extra=self._keys.life_extra, value=_NOBODY)
         verdicts = [await self._probe(client, stranger, kind) for kind in kinds]
         if any(verdict.found == "unknown" for verdict in verdicts):
             read = await self._kinds_of_policies(client)
@@ -120,33 +130,45 @@ class FenceProbe:
         return verdicts
 
     async def _probe(self, client: Client, stranger: Client, kind: ApiResource) -> Verdict:
-        """By a real object of *kind*, whatever label it bears; if there is none, by a create."""
+        """By an object that bears the ring's label, or a create; and by one that bears none, if there is one."""
+        labelled, bare = self._names
+        verdict = await self._attempt(client, stranger, kind, policy=labelled, selector=self._keys.shard)
+        if verdict.found == "open":
+            return verdict
+        other = await self._attempt(client, stranger, kind, policy=bare, selector=f"!{self._keys.shard}")
+        return other if other.found == "open" else verdict
+
+    async def _attempt(
+        self, client: Client, stranger: Client, kind: ApiResource, *, policy: str, selector: str
+    ) -> Verdict:
+        """Whether *policy* refuses a write of *stranger* to an object of *kind* that *selector* selects."""
+        name = kind.group_resource
         try:
             for _ in range(_LOOKS):
-                found = await self._any_object(client, kind)
+                found = await self._any_object(client, kind, selector)
                 try:
-                    if found is None:
+                    if found is not None:
+                        await self._patch(stranger, kind, found)
+                    elif selector == self._keys.shard:
                         await self._create(stranger, kind)
                     else:
-                        await self._patch(stranger, kind, found)
+                        return Verdict(name, "unknown", "no object is without the label")
                 except NotFound:
                     continue
-                return Verdict(
-                    kind.group_resource, "open", "the API server accepts a write of a foreign life"
-                )
+                return Verdict(name, "open", f"{policy} lets a write of a foreign life pass")
         except Invalid as error:
-            if any(f"'{name}'" in error.message for name in self._names):
-                return Verdict(kind.group_resource, "fenced")
-            return Verdict(kind.group_resource, "unknown", error.message)
+            if f"'{policy}'" in error.message:
+                return Verdict(name, "fenced")
+            return Verdict(name, "unknown", error.message)
         except ApiError as error:
-            if isinstance(error, Forbidden) and "impersonate" in error.message:
-                raise MissingRight(self._account.username, self._keys.life_extra, error.message) from error
-            return Verdict(kind.group_resource, "unknown", error.message)
-        return Verdict(kind.group_resource, "unknown", "its objects are deleted while they are probed")
+            return Verdict(name, "unknown", error.message)
+        return Verdict(name, "unknown", "its objects are deleted while they are probed")
 
-    async def _any_object(self, client: Client, kind: ApiResource) -> Meta | None:
+    async def _any_object(self, client: Client, kind: ApiResource, selector: str) -> Meta | None:
         for namespace in (self._namespaces if kind.namespaced else ()) or ("",):
-            page = await client.list_page(kind, namespace=namespace, limit=1, metadata_only=True)
+            page = await client.list_page(
+                kind, namespace=namespace, label_selector=selector, limit=1, metadata_only=True
+            )
             if page.objects:
                 return page.objects[0].meta
         return None
@@ -161,7 +183,7 @@ class FenceProbe:
         )
 
     async def _create(self, stranger: Client, kind: ApiResource) -> None:
-        """A create under a name that is not the life that the request names."""
+        """A create under another name than the life that the request names."""
         name = "ringleader-fence-probe"
         obj = {
             "apiVersion": kind.api_version,

@@ -47,7 +47,8 @@ def fence_documents(
 def names_of(keys: RingKeys, identity: Identity, accounts: Sequence[str]) -> tuple[str, str]:
     """CEL lists of the lives and of the shards that a request names.
 
-    A pod's token cannot say which of the two a request is meant as. Then it is a shard's: it may pass on what is its own.
+    A pod's token cannot say which of the two a request is meant as. It counts as a shard's, which may pass on what is
+    its own.
     """
     if identity is Identity.LIFE:
         return _extra(keys.life_extra), _extra(keys.shard_extra)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,15 @@ from kubeio.suggestions import nearest
 _SHORTEST_BLOCK_S = 0.05
 
 
+class Fence(StrEnum):
+    """What keeps a shard's writes to its own objects."""
+
+    TESTS = "tests"
+    """The tests in its patches."""
+    POLICY = "policy"
+    """Those, and policies of the API server: each write names the life that sends it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Settings of one process. *member*: its place on the ring.
@@ -43,6 +53,7 @@ class Settings:
     hold: bool = False
     lease_duration_s: int = 15
     workers: int | None = None
+    fence: Fence = Fence.TESTS
     journal: Path | None = None
     probes_bind: str = "127.0.0.1:0"
     probes_port_file: Path | None = None

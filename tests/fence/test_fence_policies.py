@@ -239,7 +239,7 @@ async def test_the_audit_log_names_the_life_and_the_owner_that_the_policy_saw(fe
     await merge_spec(await fenced.by(f"life {A}"), obj)
     with pytest.raises(RequestFailedError):
         await merge_spec(await fenced.by(f"life {B}"), obj)
-    found = []
+    found: list[tuple[int, str]] = []
     async with asyncio.timeout(10):
         while len(found) < 2:
             found = [
