@@ -34,7 +34,8 @@ def problem_of(verdicts: Sequence[Verdict], ring: str) -> str:
     if accepted := [verdict for verdict in verdicts if verdict.found == "open"]:
         return (
             f"{accepted[0].reason}, to {', '.join(verdict.kind for verdict in accepted)}: the policy is missing, not "
-            f"bound, or does not name these kinds; install it: ringleader fence {ring} | kubectl apply --server-side -f -"
+            "bound, or does not name these kinds; install it: "
+            f"ringleader fence {ring} | kubectl apply --server-side -f -"
         )
     if not any(verdict.found == "fenced" for verdict in verdicts):
         return "the fence cannot be probed: " + "; ".join(f"{each.kind}: {each.reason}" for each in verdicts)

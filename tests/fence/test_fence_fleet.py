@@ -130,7 +130,7 @@ def named_by(plane: RealPlane, fleet: Fleet, kind: str) -> list[tuple[str, str]]
     versions: dict[str, list[Doc]] = {}
     for event in events:
         meta = event.get("responseObject", {}).get("metadata", {})
-        if event["responseStatus"]["code"] in (200, 201) and meta.get("uid"):
+        if event["responseStatus"]["code"] in (200, 201) and meta.get("resourceVersion"):
             versions.setdefault(meta["uid"], []).append(event)
     found = []
     for each in versions.values():
