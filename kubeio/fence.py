@@ -53,9 +53,10 @@ def policies_of(ring: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the probe of one kind showed. *reason* says why it is not `fenced`."""
+    """What one policy does about one kind. *reason* says why it is not `fenced`."""
 
     kind: str
+    policy: str
     found: Literal["fenced", "open", "unknown"]
     reason: str = ""
 
@@ -104,39 +105,33 @@ class FenceProbe:
         self._names = policies_of(keys.ring)
 
     async def check_rights(self, client: Client) -> None:
-        """Raises: MissingRight unless requests of *client* can name a life and a shard, KubeError."""
-        for extra in (self._keys.life_extra, self._keys.shard_extra):
-            try:
-                user = await read_own_account(acting_as(self._account, client, extra=extra, value=_NOBODY))
-            except Forbidden as error:
-                raise MissingRight(self._account.username, extra, error.message) from error
-            if user.extra.get(extra) != [_NOBODY]:
-                raise MissingRight(self._account.username, extra, "the headers do not reach the API server")
+        """Raises: MissingRight unless requests of *client* can name a life, KubeError."""
+        extra = self._keys.life_extra
+        try:
+            user = await read_own_account(acting_as(self._account, client, extra=extra, value=_NOBODY))
+        except Forbidden as error:
+            raise MissingRight(self._account.username, extra, error.message) from error
+        if user.extra.get(extra) != [_NOBODY]:
+            raise MissingRight(self._account.username, extra, "the headers do not reach the API server")
 
     async def judge(self, client: Client, kinds: Iterable[ApiResource]) -> list[Verdict]:
-        """A verdict for each of *kinds*, by the server of *client*. Raises: KubeError without an answer.
+        """A verdict for each of *kinds* and policies, by the server of *client*. Raises: KubeError without an answer.
 
         A kind without objects whose minimal object is no valid one cannot be probed: of that, what the policies say
         themselves counts, where the account may read them.
         """
         stranger = acting_as(self._account, client, extra=self._keys.life_extra, value=_NOBODY)
-        verdicts = [await self._probe(client, stranger, kind) for kind in kinds]
-        if any(verdict.found == "unknown" for verdict in verdicts):
-            read = await self._kinds_of_policies(client)
-            verdicts = [
-                Verdict(each.kind, "fenced") if each.found == "unknown" and each.kind in read else each
-                for each in verdicts
-            ]
-        return verdicts
-
-    async def _probe(self, client: Client, stranger: Client, kind: ApiResource) -> Verdict:
-        """By an object that bears the ring's label, or a create; and by one that bears none, if there is one."""
         labelled, bare = self._names
-        verdict = await self._attempt(client, stranger, kind, policy=labelled, selector=self._keys.shard)
-        if verdict.found == "open":
-            return verdict
-        other = await self._attempt(client, stranger, kind, policy=bare, selector=f"!{self._keys.shard}")
-        return other if other.found == "open" else verdict
+        verdicts = []
+        for kind in kinds:
+            for policy, selector in ((labelled, self._keys.shard), (bare, f"!{self._keys.shard}")):
+                verdicts.append(await self._attempt(client, stranger, kind, policy=policy, selector=selector))
+        if all(verdict.found != "unknown" for verdict in verdicts):
+            return verdicts
+        read = {policy: await self._kinds_of(client, policy) for policy in self._names}
+        return [
+            _by_reading(each, read[each.policy]) if each.found == "unknown" else each for each in verdicts
+        ]
 
     async def _attempt(
         self, client: Client, stranger: Client, kind: ApiResource, *, policy: str, selector: str
@@ -152,17 +147,17 @@ class FenceProbe:
                     elif selector == self._keys.shard:
                         await self._create(stranger, kind)
                     else:
-                        return Verdict(name, "unknown", "no object is without the label")
+                        return Verdict(name, policy, "unknown", "no object is without the label")
                 except NotFound:
                     continue
-                return Verdict(name, "open", f"{policy} lets a write of a foreign life pass")
+                return Verdict(name, policy, "open", f"{policy} lets a write of a foreign life pass")
         except Invalid as error:
             if f"'{policy}'" in error.message:
-                return Verdict(name, "fenced")
-            return Verdict(name, "unknown", error.message)
+                return Verdict(name, policy, "fenced")
+            return Verdict(name, policy, "unknown", error.message)
         except ApiError as error:
-            return Verdict(name, "unknown", error.message)
-        return Verdict(name, "unknown", "its objects are deleted while they are probed")
+            return Verdict(name, policy, "unknown", error.message)
+        return Verdict(name, policy, "unknown", "its objects are deleted while they are probed")
 
     async def _any_object(self, client: Client, kind: ApiResource, selector: str) -> Meta | None:
         for namespace in (self._namespaces if kind.namespaced else ()) or ("",):
@@ -194,27 +189,32 @@ class FenceProbe:
         path = kind.path(namespace=namespace)
         await stranger.request("POST", path, query=_DRY_RUN, body=msgspec.json.encode(obj))
 
-    async def _kinds_of_policies(self, client: Client) -> set[str]:
-        """Kinds that both policies name, if both are bound and refuse; none if they cannot be read."""
-        covered: list[set[str]] = []
-        for name in self._names:
-            try:
-                policy = await client.get(POLICIES, name, type=dict[str, Any])
-                binding = await client.get(BINDINGS, name, type=dict[str, Any])
-            except (NotFound, Forbidden):
-                return set()
-            if "Deny" not in (binding["spec"].get("validationActions") or ()):
-                return set()
-            rules = (policy["spec"].get("matchConstraints") or {}).get("resourceRules") or ()
-            covered.append(
-                {
-                    f"{plural}.{group}" if group else plural
-                    for rule in rules
-                    for group in rule.get("apiGroups") or ()
-                    for plural in rule.get("resources") or ()
-                }
-            )
-        return set.intersection(*covered)
+    async def _kinds_of(self, client: Client, name: str) -> set[str] | None:
+        """Kinds that the policy *name* names, if it is bound and refuses; None if that cannot be read."""
+        try:
+            policy = await client.get(POLICIES, name, type=dict[str, Any])
+            binding = await client.get(BINDINGS, name, type=dict[str, Any])
+        except Forbidden:
+            return None
+        except NotFound:
+            return set()
+        if "Deny" not in (binding["spec"].get("validationActions") or ()):
+            return set()
+        return {
+            f"{plural}.{group}" if group else plural
+            for rule in (policy["spec"].get("matchConstraints") or {}).get("resourceRules") or ()
+            for group in rule.get("apiGroups") or ()
+            for plural in rule.get("resources") or ()
+        }
+
+
+def _by_reading(verdict: Verdict, kinds: set[str] | None) -> Verdict:
+    """*verdict*, unknown so far, by the *kinds* that its policy names; None: it cannot be read."""
+    if kinds is None:
+        return verdict
+    if verdict.kind in kinds:
+        return Verdict(verdict.kind, verdict.policy, "fenced")
+    return Verdict(verdict.kind, verdict.policy, "open", f"{verdict.policy} does not name the kind")
 
 
 def _is_address(host: str) -> bool:

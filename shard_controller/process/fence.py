@@ -29,16 +29,18 @@ _AGAIN_S = 2.0
 def problem_of(verdicts: Sequence[Verdict], ring: str) -> str:
     """Why *verdicts* of one API server are no fence; empty if they are one. Pure.
 
-    A kind that cannot be probed counts as fenced beside one that is: both policies name every kind of the ring.
+    What cannot be probed counts as fenced beside a kind that is: a policy names every kind of the ring. Objects without
+    the label may be missing altogether.
     """
     if accepted := [verdict for verdict in verdicts if verdict.found == "open"]:
+        kinds = ", ".join(dict.fromkeys(verdict.kind for verdict in accepted))
         return (
-            f"{accepted[0].reason}, to {', '.join(verdict.kind for verdict in accepted)}: the policy is missing, not "
-            "bound, or does not name these kinds; install it: "
-            f"ringleader fence {ring} | kubectl apply --server-side -f -"
+            f"{accepted[0].reason} ({kinds}): the policy is missing, not bound, or of other kinds; "
+            f"install it: ringleader fence {ring} | kubectl apply --server-side -f -"
         )
-    if not any(verdict.found == "fenced" for verdict in verdicts):
-        return "the fence cannot be probed: " + "; ".join(f"{each.kind}: {each.reason}" for each in verdicts)
+    labelled = [verdict for verdict in verdicts if verdict.policy == policies_of(ring)[0]]
+    if not any(verdict.found == "fenced" for verdict in labelled):
+        return "the fence cannot be probed: " + "; ".join(f"{each.kind}: {each.reason}" for each in labelled)
     return ""
 
 
@@ -109,7 +111,7 @@ class FenceWait:
         if not found and (unknown := [each for each in verdicts if each.found == "unknown"]):
             log.warning(
                 "fence not probed for some kinds",
-                kinds=[each.kind for each in unknown],
+                kinds=list(dict.fromkeys(each.kind for each in unknown)),
                 reason=unknown[0].reason,
                 remedy="grant get on validatingadmissionpolicies and validatingadmissionpolicybindings "
                 + ", ".join(policies_of(self._keys.ring)),

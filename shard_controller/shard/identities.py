@@ -1,4 +1,4 @@
-"""What the requests of a shard name beside its account: the life that works, the shard that gives up, or nothing."""
+"""What the requests of a shard name beside its account: the life that works, or nothing (docs/adr/0051)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,17 @@ class Identities:
     """Clients of one process, over the same connections."""
 
     plain: Client
-    """Reads, Events, `ctx.unfenced`: the account alone."""
+    """Reads, Events, `ctx.unfenced`; creates, acknowledgements and claims, by which labels of the ring change: the
+    guard knows such a writer by the pod that its token names, and a request that names a life has no pod."""
     life: Client
-    """Writes of reconciles: policies refuse them on what another life owns."""
-    shard: Client
-    """Acknowledgements and claims: policies let a shard pass on what it owns, and ask for the rest."""
+    """Writes of reconciles to objects that exist: policies refuse them on what another life owns."""
 
 
 def unnamed(client: Client) -> Identities:
-    """No request names anything: the fence are the tests in patches alone."""
-    return Identities(client, client, client)
+    """No request names anything: the tests in patches alone are the fence."""
+    return Identities(client, client)
 
 
 def named(client: Client, account: User, *, keys: RingKeys, shard: str) -> Identities:
     """Requests name *shard* as *account*, the one that *client* acts as."""
-    return Identities(
-        client,
-        acting_as(account, client, extra=keys.life_extra, value=shard),
-        acting_as(account, client, extra=keys.shard_extra, value=shard),
-    )
+    return Identities(client, acting_as(account, client, extra=keys.life_extra, value=shard))

@@ -96,7 +96,7 @@ class FencedWriter:
         rng: random.Random,
     ) -> None:
         self.client = clients.plain
-        self._clients = clients
+        self._named = clients.life
         self.ownership = ownership
         self._leases = leases
         self._field_manager = field_manager
@@ -147,7 +147,7 @@ class FencedWriter:
         """Send *patch* behind the fence's tests. Raises: Refused, NotFound, StatusMissing, other KubeErrors."""
         fenced = JsonPatch(self.ownership.fence(meta).operations + patch.operations)
         try:
-            answer = await self._send_patch(self._clients.life, kind, meta, fenced, subresource=subresource)
+            answer = await self._send_patch(self._named, kind, meta, fenced, subresource=subresource)
         except (Invalid, Conflict) as error:
             await self._explain_refusal(kind, meta, error)
             raise
@@ -166,13 +166,13 @@ class FencedWriter:
 
     async def acknowledge(self, kind: ResourceCache, meta: Meta, patch: MergePatch) -> Object:
         """Send *patch* of a handoff; it carries its own test. Raises what the client raises."""
-        return await self._send_patch(self._clients.shard, kind, meta, patch)
+        return await self._send_patch(self.client, kind, meta, patch)
 
     async def delete(self, kind: ResourceCache, meta: Meta) -> None:
         """Delete exactly the version that *meta* shows. Raises: Refused; an object that is gone is fine."""
         try:
             async with self._write("delete", kind, meta.key):
-                await self._clients.life.delete(
+                await self._named.delete(
                     kind.resource,
                     meta.name,
                     namespace=meta.namespace,
@@ -221,7 +221,7 @@ class FencedWriter:
                 raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
             try:
                 async with self._write("create", kind, key):
-                    raw = await self._clients.life.create(
+                    raw = await self.client.create(
                         kind.resource,
                         body,
                         namespace=key.namespace,
@@ -284,7 +284,7 @@ class FencedWriter:
             drain = json_pointer("metadata", "labels", keys.drain)
             patch = JsonPatch().test("/metadata/uid", meta.uid).test(label, other).add(drain, shard)
             try:
-                await self._send_patch(self._clients.shard, kind, meta, patch)
+                await self._send_patch(self.client, kind, meta, patch)
                 log.info("controlled object asked for", object=_name(kind, meta.key), owner=other)
             except (Invalid, NotFound):
                 pass  # it moved meanwhile: the retry will see

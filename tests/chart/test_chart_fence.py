@@ -75,7 +75,7 @@ async def test_replicas_under_policies_may_act_as_themselves_with_a_life_of_thei
         for rule in doc["rules"]
         if "impersonate" in rule["verbs"]
     ]
-    extras = [f"userextras/{kind}.ringleader.dev/{RING}" for kind in ("life", "shard")]
+    extras = [f"userextras/life.ringleader.dev/{RING}"]
     itself = {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["web"]}
     assert rules == [
         (

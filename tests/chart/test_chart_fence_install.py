@@ -1,7 +1,6 @@
-"""Guard and fence together, on a real API server under the real RBAC authorizer: replicas act as themselves with a name.
+"""Guard and fence together, on a real API server under the real RBAC authorizer: replicas act as themselves and a life.
 
-The guard's policies see such a request without its pod: they have to let it through all the same. The tests depend on
-each other and run in order.
+The guard's policies see such a request without its pod. The tests depend on each other and run in order.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ import yaml
 
 from devcluster.real.real_plane import RealPlane
 from devcluster.real.servers import WORKLOAD_CONTROLLERS
-from kubeio.resource import CRDS, NAMESPACES
+from kubeio.resource import CRDS, LEASES, NAMESPACES
 from ringleader.assets import website_crd
-from ringleader.testing.client import Doc, IndependentClient
+from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm
 from tests.chart.running_pods import STATEFULSETS, Pods, eventually
 from tests.chart.websites import (
     CONTROLLER,
     KEYS,
+    LEASES_OF_RING,
     MEMBERS,
     OBJECTS,
     RING,
@@ -71,8 +71,10 @@ async def test_a_replica_that_joins_is_handed_its_share(
     await wait_converged(admin, pods, {*MEMBERS, "websites-3"})
 
 
-async def test_every_write_of_a_replica_named_the_life_or_the_shard(plane: RealPlane) -> None:
-    named = {"life": 0, "shard": 0}
+async def test_writes_of_reconciles_name_the_life_and_what_changes_labels_names_the_pod(
+    plane: RealPlane,
+) -> None:
+    lives, pods = [], []
     for line in (plane.kubeconfig.parent / "audit.log").read_bytes().splitlines():
         event = json.loads(line)
         resource = event["objectRef"].get("resource")
@@ -80,9 +82,29 @@ async def test_every_write_of_a_replica_named_the_life_or_the_shard(plane: RealP
             continue
         if "dryRun" in event["requestURI"] or event["responseStatus"]["code"] >= 300:
             continue
-        acted_as = event["impersonatedUser"]
-        assert acted_as["username"] == ACCOUNT
-        (extra,) = acted_as["extra"].keys() & {KEYS.life_extra, KEYS.shard_extra}
-        named["life" if extra == KEYS.life_extra else "shard"] += 1
-    assert named["life"] > OBJECTS
-    assert named["shard"] > 0
+        if acted_as := event.get("impersonatedUser"):
+            assert acted_as["username"] == ACCOUNT
+            lives += acted_as["extra"][KEYS.life_extra]
+        else:
+            pods += event["user"]["extra"]["authentication.kubernetes.io/pod-name"]
+    assert len(lives) >= OBJECTS
+    assert {member_of(life) for life in lives} >= set(MEMBERS)
+    assert len(pods) >= OBJECTS
+
+
+async def test_a_replica_that_acts_as_itself_writes_neither_labels_nor_leases(
+    plane: RealPlane, admin: IndependentClient
+) -> None:
+    """The right to name any life must not make it another replica: such a request has no pod."""
+    kubeconfig = await plane.service_account_kubeconfig(SYSTEM, "websites", pod="websites-0")
+    (_, site), owner = next(iter((await owners_by_object(admin)).items()))
+    labels = {"metadata": {"labels": {KEYS.shard: None}}}
+    path = LEASES.path(namespace=LEASES_OF_RING, name=owner)
+    as_life = {f"Impersonate-Extra-{KEYS.life_extra.replace('/', '%2F')}": owner}
+    for headers in ({"Impersonate-User": ACCOUNT}, {"Impersonate-User": ACCOUNT, **as_life}):
+        async with IndependentClient(kubeconfig, headers=headers) as itself:
+            with pytest.raises(RequestFailedError, match="ValidatingAdmissionPolicy"):
+                await itself.merge(WEBSITES, site, labels, namespace=SITES)
+            lease = await itself.get(LEASES, owner, namespace=LEASES_OF_RING)
+            with pytest.raises(RequestFailedError, match="writes the Leases of its own member only"):
+                await itself.request("PUT", path, body=lease)

@@ -30,3 +30,8 @@ request.userInfo.username in [{{ join ", " $names }}] ? request.userInfo.?extra[
 request.userInfo.?extra[?'shard.{{ default "ringleader.dev" .ring.spec.labelDomain }}/{{ .ring.name }}'].orValue([])
 {{- end }}
 {{- end }}
+
+{{/* Whether replicas of a ring may act as themselves with the name of a life: (dict "root" $ "ring" name) */}}
+{{- define "ringleader.fence.isByLives" -}}
+{{- with get .root.Values.fence.rings .ring }}{{ eq (default "life" .identity) "life" }}{{ end }}
+{{- end }}
