@@ -16,6 +16,7 @@ import yaml
 from kubeio.access.cluster import load_cluster
 from kubeio.fence import BINDINGS, FenceProbe, MissingRight, Verdict, each_server, policies_of
 from kubeio.http.endpoint import Proxy
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.impersonation import read_own_account
@@ -144,3 +145,9 @@ async def test_a_kind_that_cannot_be_probed_counts_beside_one_that_is_fenced() -
     assert problem_of([unknown, bare, Verdict("configmaps", LABELLED, "fenced")], RING) == ""
     said = problem_of([unknown, bare, Verdict("configmaps", BARE, "fenced")], RING)
     assert said == "the fence cannot be probed: websites.example.com: spec: Required value"
+
+
+async def test_a_refusal_of_another_kind_proves_nothing(fenced: Fenced, client: Client) -> None:
+    """A Pod without a spec is refused by its schema. The ring has no policies, and nothing else says so."""
+    probe = FenceProbe(RingKeys("absent"), await read_own_account(client), namespaces=[SITES])
+    assert [verdict.found for verdict in await probe.judge(client, [PODS])] == ["open", "open"]
