@@ -232,7 +232,7 @@ def fence(
         ),
     ] = None,
 ) -> int:
-    """Print the policies that refuse a life's writes to what is not its own.
+    """Print the policies that keep a life to its own objects.
 
     ringleader fence RING | kubectl apply --server-side -f -
     """

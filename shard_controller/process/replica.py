@@ -107,7 +107,7 @@ class Replica:
 
     async def work(self, mode: Mode) -> int:
         """Do what *mode* says until asked to stop; the exit code."""
-        if self._settings.fence is Fence.POLICY and not isinstance(mode, Sharded):
+        if self._settings.fence == Fence.POLICY and not isinstance(mode, Sharded):
             raise InputError(
                 "--fence", "policy", "is for shards: only their objects bear a name", "leave it out"
             )
@@ -167,7 +167,7 @@ class Replica:
 
     async def _fenced_account(self, view: RingView, caches: Caches) -> User | None:
         """The account to act as once the API server's fence acts; None if requests are to name nothing."""
-        if self._settings.fence is not Fence.POLICY:
+        if self._settings.fence != Fence.POLICY:
             return None
         kinds = [kind.resource for kind in caches]
         self._fence = FenceWait(

@@ -74,6 +74,8 @@ class Settings:
             raise InputError(
                 "--lease-duration", f"{self.lease_duration_s}s", "is too short", "use 1s or more"
             )
+        if self.fence not in tuple(Fence):
+            raise InputError("--fence", str(self.fence), "is no fence", f"use one of: {', '.join(Fence)}")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
         _ = self.namespaces
