@@ -86,7 +86,7 @@ async def test_either_policy_is_missed(
 
 async def once_missed(client: Client, policy: str) -> None:
     """A server hears of the end of a policy a moment later."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(20):
         while True:
             verdicts = await judged(client, [CONFIGMAPS])
             if [each.policy for each in verdicts if each.found == "open"] == [policy]:
