@@ -11,6 +11,7 @@ import pytest
 
 from kubeio.access.cluster import Cluster, parse_server
 from kubeio.clock import SystemClock
+from kubeio.errors import InputError
 from kubeio.http.endpoint import Trust
 from kubeio.http.lines import Lines
 from kubeio.http.messages import Answer, Call
@@ -22,6 +23,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.impersonation import acting_as
 from kubeio.rest.reviews import User
 from shard_controller.objects.caches import ResourceCache
+from shard_controller.process.settings import Fence, Settings
 from shard_controller.shard.identities import named
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
@@ -110,3 +112,9 @@ async def test_who_is_impersonated(
     client = Client(replace(CLUSTER, impersonation=before), transport=recorder)
     await acting_as(user, client, extra=KEYS.life_extra, value=ME).request("GET", "/version")
     assert list(recorder.calls[0].headers) == [*sent, (LIFE, ME)]
+
+
+def test_a_fence_that_is_none_is_refused_and_a_word_is_as_good_as_the_value() -> None:
+    assert Settings(fence="policy").fence == Fence.POLICY  # type: ignore[arg-type] # as `sc.run` may be called
+    with pytest.raises(InputError, match="--fence: 'webhook' is no fence; use one of: tests, policy"):
+        Settings(fence="webhook")  # type: ignore[arg-type]
