@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from kubeio.resource import LEASES
 from ringleader.testing.client import RequestFailedError
 from tests.chart.guarded import (
     KEYS,
     LEASE_NAMESPACE,
-    LEASES,
     SITES,
     WEBSITES,
     Guarded,
