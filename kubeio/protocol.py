@@ -1,6 +1,6 @@
 """Keys and values of the ring protocol, and the resource that describes rings (docs/protocol.md, section 2). Pure.
 
-The other modules of kubeio know nothing about rings.
+Of kubeio's other modules `kubeio.shard` alone knows rings.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeio.program.host import Host
+from kubeio.shard import process_proof
+from kubeio.shard.exit_timer import ExitTimer
+from kubeio.shard.heartbeat import HeartbeatThread
 from shard_controller.observe.watchdog import LoopBlockReporter
-from shard_controller.shard import process_proof
-from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.shard.heartbeat import HeartbeatThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from kubeio.access.cluster import Cluster
     from kubeio.models import Lease
+    from kubeio.shard.lease_validity import LeaseValidity, Phase
+    from kubeio.shard.progress import StallDetector
     from shard_controller.observe.metrics import ControllerMetrics
-    from shard_controller.observe.watchdog import StallDetector
-    from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 
 _controllers: set[str] = set()

@@ -27,6 +27,12 @@ from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews
+from kubeio.shard import lease_acquisition
+from kubeio.shard.heartbeat import LOST_LEASE_EXIT
+from kubeio.shard.lease_acquisition import AcquiredLease
+from kubeio.shard.lease_validity import LeaseValidity, Phase
+from kubeio.shard.progress import StallDetector
+from kubeio.shard.scale_down import ScaleDown
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
 from shard_controller.observe.history import History
@@ -35,7 +41,6 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
-from shard_controller.observe.watchdog import StallDetector
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.host import ReplicaHost
@@ -49,13 +54,8 @@ from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
-from shard_controller.shard import lease_acquisition
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
-from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
-from shard_controller.shard.lease_acquisition import AcquiredLease
-from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
-from shard_controller.shard.scale_down import ScaleDown
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")

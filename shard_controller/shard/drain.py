@@ -13,7 +13,7 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
 from kubeio.protocol import RingKeys
-from shard_controller.declare.errors import ShardError
+from kubeio.shard.errors import ShardError
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.ownership import ShardOwnership

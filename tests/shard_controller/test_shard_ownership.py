@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kubeio.clock import ManualClock
 from kubeio.models import HasMeta, Meta, Object, ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
-from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 from shard_controller.shard.ownership_decisions import (
     Acknowledge,
