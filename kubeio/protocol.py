@@ -53,6 +53,7 @@ class RingKeys:
         self.shard = f"shard.{domain}/{ring}"
         self.drain = f"drain.{domain}/{ring}"
         self.turn = f"turn.{domain}/{ring}"  # an annotation
+        self.visible = f"visible.{domain}/{ring}"  # the shard whose unmodified controller may see the object
         # labels of a Lease
         self.ring_label = f"{domain}/controllerring"
         self.state = f"{domain}/state"
