@@ -32,6 +32,7 @@ from kubeio.shard.heartbeat import LOST_LEASE_EXIT
 from kubeio.shard.lease_acquisition import AcquiredLease
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import StallDetector
+from kubeio.shard.ring import RingView, read_ring, ring_from_file, wait_ring_over
 from kubeio.shard.scale_down import ScaleDown
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
@@ -47,8 +48,7 @@ from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
 from shard_controller.process.lease_template import lease_template
 from shard_controller.process.resources import find_resources
-from shard_controller.process.ring_poll import wait_ring_over
-from shard_controller.process.settings import RingView, Settings, read_ring, ring_from_file
+from shard_controller.process.settings import Settings
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
@@ -369,7 +369,12 @@ class Replica:
     async def _poll_ring(self, ring: str, caches: Caches) -> None:
         """Stop once *ring* is being deleted and nothing of it is ours any more."""
         if ring:
-            await wait_ring_over(self._client, ring, caches, self._rng)
+            await wait_ring_over(
+                self._client,
+                ring,
+                is_empty=lambda: not any(len(kind.store) for kind in caches),
+                rng=self._rng,
+            )
             self._stopping.set()
 
     async def _resources(self, view: RingView | None) -> Caches:
