@@ -1,1 +1,1 @@
-"""Proxy that runs an unmodified controller behind the selector of one shard (docs/adr/0052)."""
+"""Shards controllers that were not written for it: stands between a controller and the API server."""

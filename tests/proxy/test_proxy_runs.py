@@ -255,12 +255,12 @@ async def test_writes_under_way_are_waited_for_before_anything_is_given_up(stage
     await stage.lease(OTHER)
     await stage.put(ROOTS, "blog", visible=SHARD)
     async with stage.running():
-        stage.gate.began()
+        stage.gate.begin("a write")
         await stage.label(ROOTS, "blog", drain=OTHER)
         await stage.wait_for(lambda: stage.child.stops == 1)
         await asyncio.sleep(0.5)
         assert (await stage.labels(ROOTS, "blog"))[KEYS.shard] == SHARD
-        stage.gate.ended()
+        stage.gate.end("a write", is_answered=True)
         await stage.wait_for(lambda: len(stage.child.starts) == 2)
         assert (await stage.labels(ROOTS, "blog"))[KEYS.shard] == OTHER
 
