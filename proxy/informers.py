@@ -20,10 +20,16 @@ from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
 from proxy.trees import Trees, node_of
 
+_SILENCE_S: Final = 90.0
+"""Bookmarks come once a minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeKind:
-    """A resource of the ring. *is_main*: its objects are roots. *is_leaf*: they control nothing."""
+    """A resource of the ring. *is_main*: its objects are roots, unless the ring controls them.
+
+    *is_leaf*: its objects control nothing.
+    """
 
     resource: ApiResource
     is_main: bool = False
@@ -56,19 +62,27 @@ class TreeInformers:
         self._keys: Final = keys
         self._trees: Final = trees
         self._changed: Final = changed
-        self._informers: Final = [
-            Informer(
-                Reflector(
-                    ListerWatcher(
-                        client, kind.resource, label_selector=f"{keys.shard}={shard}", metadata_only=True
-                    ),
-                    clock=clock,
-                    rng=rng,
-                ),
-                on_change=partial(self._on_change, kind),
+        selector = f"{keys.shard}={shard}"
+        self._sources: Final = {
+            kind.name: Reflector(
+                ListerWatcher(client, kind.resource, label_selector=selector, metadata_only=True),
+                clock=clock,
+                rng=rng,
             )
             for kind in kinds
+        }
+        self._controlling: Final = {kind.resource.kind for kind in kinds if not kind.is_leaf}
+        self._informers: Final = [
+            Informer(self._sources[kind.name], on_change=partial(self._on_change, kind)) for kind in kinds
         ]
+
+    def newest(self, name: str) -> str:
+        """The newest resourceVersion that the watch of the kind *name* has shown; empty before its first list."""
+        return self._sources[name].resource_version
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether every watch had an event or a bookmark lately."""
+        return all(now - source.sign_of_life_at <= _SILENCE_S for source in self._sources.values())
 
     async def wait_synced(self) -> None:
         """Return when every first list is complete."""
@@ -83,7 +97,9 @@ class TreeInformers:
 
     def _on_change(self, kind: TreeKind, change: Change) -> None:
         if change.new is not None:
-            node = node_of(change.new, kind.name, keys=self._keys, is_main=kind.is_main, is_leaf=kind.is_leaf)
+            owner = change.new.controller
+            is_root = kind.is_main and (owner is None or owner.kind not in self._controlling)
+            node = node_of(change.new, kind.name, keys=self._keys, is_root=is_root, is_leaf=kind.is_leaf)
             self._trees.put(node)
         elif change.old is not None:
             self._trees.drop(change.old.uid)

@@ -86,19 +86,24 @@ class Runs:
         self._clock: Final = clock
         self._backoff: Final = ExponentialBackoff(base_s=1.0, max_s=60.0, healthy_s=_LONG_RUN_S, rng=rng)
         self._slots: Final = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._is_first = True
         self._restart_s = 0.0
         """How long the last restart took."""
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Run the controller again and again, until *stopping*. Raises: KubeError if a first list fails for good."""
+    async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
+        """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
+
+        Raises: KubeError if a first list fails for good; OSError if the controller cannot be started.
+        """
         while not stopping.is_set():
-            exit_code = await self._run_once(stopping)
+            exit_code = await self._run_once(stopping, on_synced)
+            self._is_first = False
             if exit_code is not None and not stopping.is_set():
                 pause_s = self._backoff.failed(self._clock.now())
                 log.warning("controller ended by itself", exit_code=exit_code, again_in_s=round(pause_s, 1))
                 await asyncio.sleep(pause_s)
 
-    async def _run_once(self, stopping: asyncio.Event) -> int | None:
+    async def _run_once(self, stopping: asyncio.Event, on_synced: Callable[[], None]) -> int | None:
         """One run; its exit code if it ended by itself."""
         changed = asyncio.Event()
         trees = self._new_trees()
@@ -107,6 +112,7 @@ class Runs:
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
+            on_synced()
             await self._wait_calm(trees, changed, stopping)
             due = _Restart(trees, handled=await self._hand_over(trees), now=self._clock.now())
             exit_code = None
@@ -150,9 +156,12 @@ class Runs:
                 stop.cancel()
 
     async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> None:
-        """While trees arrive, wait until all of them are there: a root may come before what it controls."""
+        """While trees arrive, wait until all of them are there: a root may come before what it controls.
+
+        A shard that has just begun gets its first objects now.
+        """
         until = self._clock.now() + self._pace.longest_calm_s
-        while trees.due.arrived and self._clock.now() < until and not stopping.is_set():
+        while (trees.due.arrived or self._is_first) and self._clock.now() < until and not stopping.is_set():
             changed.clear()
             try:
                 async with asyncio.timeout(self._pace.calm_s):

@@ -5,6 +5,7 @@ Fed with metadata by informers of all kinds of the ring. Knows no requests and n
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -28,7 +29,8 @@ class TreeState(StrEnum):
 class Node:
     """One object of the shard in the newest version seen; *visible* and *drain*: values of these labels, None without.
 
-    *owner*: the reference to its controller. *is_leaf*: its kind controls nothing.
+    *owner*: the reference to its controller. *is_root*: no object of the ring can control it. *is_leaf*: its kind
+    controls nothing.
     """
 
     resource: str
@@ -39,7 +41,7 @@ class Node:
     created: str
     visible: str | None
     drain: str | None
-    is_main: bool
+    is_root: bool
     is_leaf: bool
 
     @property
@@ -48,7 +50,7 @@ class Node:
         return self.owner.uid if self.owner is not None else ""
 
 
-def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_main: bool, is_leaf: bool) -> Node:
+def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_root: bool, is_leaf: bool) -> Node:
     """What is kept of *meta*, an object of *resource* (`websites.example.com`)."""
     return Node(
         resource,
@@ -59,7 +61,7 @@ def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_main: bool, is_leaf
         meta.creation_timestamp or "",
         meta.labels.get(keys.visible),
         meta.labels.get(keys.drain),
-        is_main,
+        is_root,
         is_leaf,
     )
 
@@ -91,6 +93,10 @@ class Trees:
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+    def counts(self) -> dict[str, int]:
+        """Objects by resource."""
+        return dict(Counter(node.resource for node in self._nodes.values()))
 
     def put(self, node: Node) -> None:
         """A newer version of an object, which carries the shard's name."""
@@ -136,19 +142,16 @@ class Trees:
         Times are the API server's own, in whole seconds: an object of the very second may be old.
         """
         is_unseen = node.visible is None and node.drain is None
-        return node.is_main and not node.controller and is_unseen and node.created > self._since
+        return node.is_root and is_unseen and node.created > self._since
 
     def root_of(self, uid: str) -> Node | None:
-        """The root above *uid*; None if an object on the way is not known, or the top is no main object."""
+        """The root above *uid*; None if an object on the way is not known."""
         node = self._nodes.get(uid)
         for _ in range(_DEEPEST):
-            if node is None or not node.controller:
-                break
-            above = self._nodes.get(node.controller)
-            if above is None and node.is_main:
-                break  # the controller is outside of the ring
-            node = above
-        return node if node is not None and node.is_main else None
+            if node is None or node.is_root:
+                return node
+            node = self._nodes.get(node.controller)
+        return None
 
     def state(self, uid: str) -> TreeState:
         """Whether writes to the tree of *uid* may pass: a controller that does not see a root misjudges its tree."""

@@ -32,6 +32,7 @@ class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     lease_namespace: str
     resources: list[RingEntry] = []
     label_domain: str = DEFAULT_DOMAIN
+    key: str = "Object"
     max_lease_duration_seconds: int = 60
 
 

@@ -47,7 +47,7 @@ def test_the_state_of_a_tree_without_its_root_is_unknown() -> None:
 
 
 def test_a_root_whose_controller_is_outside_of_the_ring_is_a_root() -> None:
-    found = trees(replace(node("root", of="outsider"), is_main=True))
+    found = trees(replace(node("root", of="outsider"), is_root=True))
     assert found.state("root") is TreeState.VISIBLE
 
 
@@ -74,8 +74,8 @@ def test_a_leaf_needs_no_label() -> None:
         ({"visible": ""}, False),
         ({"visible": None, "created": SINCE}, False),
         ({"visible": None, "drain": "web-1-00000001"}, False),
-        ({"visible": None, "owner": OwnerReference("v1", "Any", "x", "x", controller=True)}, False),
-        ({"visible": None, "is_main": False}, False),
+        ({"visible": None, "owner": OwnerReference("v1", "Any", "x", "x", controller=True)}, True),
+        ({"visible": None, "is_root": False}, False),
     ],
 )
 def test_a_root_is_new_if_no_controller_of_the_ring_can_have_seen_it(
