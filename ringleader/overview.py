@@ -24,6 +24,7 @@ PURPOSES: Final = {
         "chart",
         "run",
         "sharder",
+        "proxy",
         "devcluster",
         "migrate",
         "loadtest",

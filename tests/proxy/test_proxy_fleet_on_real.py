@@ -29,7 +29,7 @@ from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
 from ringleader.assets import ring_crd
 
-pytestmark = [pytest.mark.real, pytest.mark.asyncio]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
 KEYS = RingKeys("deployments")
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
