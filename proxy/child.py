@@ -108,7 +108,7 @@ async def start_child(
         env=dict(environment),
         cwd=folder,
         start_new_session=True,
-        preexec_fn=_tie(os.getpid()),  # noqa: PLW1509 - one call of the C library, prepared before the fork
+        preexec_fn=_tie(os.getpid()),
     )
     return Child(process)
 

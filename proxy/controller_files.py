@@ -16,7 +16,7 @@ import msgspec
 from proxy.loopback import HOST
 
 KUBECONFIG: Final = "kubeconfig"
-_CA, _TOKEN, _NAMESPACE = "ca.crt", "token", "namespace"  # noqa: S105 - names of files
+_CA, _TOKEN, _NAMESPACE = "ca.crt", "token", "namespace"
 
 
 def write_files(folder: Path, *, port: int, ca: bytes, token: str, namespace: str) -> None:

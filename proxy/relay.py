@@ -81,6 +81,7 @@ class Relay:
         self._sending: dict[Pair, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._none_left = asyncio.Event()
+        self._is_ending = False
 
     @property
     def pairs(self) -> int:
@@ -118,6 +119,8 @@ class Relay:
 
     def opened(self, pair: Pair) -> None:
         self._pairs.add(pair)
+        if self._is_ending:  # its handshake was under way
+            pair.cut()
 
     def closed(self, pair: Pair) -> None:
         self._pairs.discard(pair)
@@ -259,6 +262,7 @@ class Relay:
         task.add_done_callback(lambda _: self._sending.pop(pair, None))
 
     async def _end(self) -> None:
+        self._is_ending = True
         for pair in list(self._pairs):
             pair.abort()
         await self.wait_quiet()

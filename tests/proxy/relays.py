@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kubeio.access.cluster import load_cluster
+from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import SystemClock
 from kubeio.rest.request_info import RequestInfo
 from proxy.controller_files import KUBECONFIG, write_files
@@ -77,6 +78,63 @@ class ScriptedDirector:
         await self.wait_for(lambda: len(self.ended) >= count)
 
 
+class RawClient:
+    """One connection of a client that writes and reads bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(
+        self, method: str, target: str, body: bytes = b"", *headers: str, token: str = LOOPBACK.token
+    ) -> None:
+        """Send a request with *headers*, a line each; nothing is awaited."""
+        lines = [f"{method} {target} HTTP/1.1", "Host: relay", *headers]
+        lines += [f"Authorization: Bearer {token}"] if token else []
+        lines += [f"Content-Length: {len(body)}"] if body else []
+        self.writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers (names in lower case) of the next answer."""
+        first, *lines = (await self.reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+        pairs = (line.partition(": ") for line in lines)
+        return int(first.split()[1]), {name.lower(): value for name, _, value in pairs}
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """The next answer, whose length it says."""
+        status, headers = await self.head()
+        return status, headers, await self.reader.readexactly(int(headers.get("content-length", "0")))
+
+    async def ask(
+        self, method: str, target: str, body: bytes = b"", *headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send a request and read its answer."""
+        self.send(method, target, body, *headers)
+        return await self.answer()
+
+    async def is_closed(self) -> bool:
+        """Whether the relay closes without another byte."""
+        try:
+            return not await asyncio.wait_for(self.reader.read(1), 5)
+        except (ConnectionError, ssl.SSLError):
+            return True
+
+    def hang_up(self) -> None:
+        """Close at once."""
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def raw_client(port: int, *, limit: int = 2**16) -> AsyncIterator[RawClient]:
+    """A connection to the relay on *port*; *limit*: bytes that are read ahead."""
+    tls = ssl.create_default_context(cadata=LOOPBACK.ca.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=limit)
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
 @dataclass(frozen=True)
 class Relayed:
     """A relay that serves, and the kubeconfig of its controller."""
@@ -94,18 +152,18 @@ class Relayed:
 
 @asynccontextmanager
 async def relayed(
-    kubeconfig: Path,
+    server: Path | Cluster,
     folder: Path,
     director: ScriptedDirector | None = None,
     *,
     locks: Iterable[str] = (),
     impersonation: Iterable[tuple[str, str]] = (),
 ) -> AsyncIterator[Relayed]:
-    """A relay to the server of *kubeconfig*; its controller's files are in *folder*."""
+    """A relay to *server*, or to that of a kubeconfig; its controller's files are in *folder*."""
     director = director or ScriptedDirector()
     echo = EchoLocks(frozenset(locks), SystemClock())
     relay = Relay(
-        load_cluster(kubeconfig=str(kubeconfig)),
+        server if isinstance(server, Cluster) else load_cluster(kubeconfig=str(server)),
         loopback=LOOPBACK,
         director=director,
         locks=echo,
