@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import SystemClock
+from kubeio.rest.client import Client
 from kubeio.rest.request_info import RequestInfo
 from proxy.controller_files import KUBECONFIG, write_files
 from proxy.director import Admitted, Selection, Write
@@ -148,6 +149,10 @@ class Relayed:
     @property
     def kubeconfig(self) -> Path:
         return self.folder / KUBECONFIG
+
+    def client(self) -> Client:
+        """A client of ours that comes through the relay."""
+        return Client(load_cluster(kubeconfig=str(self.kubeconfig)))
 
 
 @asynccontextmanager
