@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from kubeio.access.credentials import FixedCredentials
 from kubeio.errors import Unreachable
 from kubeio.http.endpoint import Credential
-from proxy.director import Selection, Write
+from proxy.director import Selection
 from proxy.refusals import Refusal
 from tests.kubeio.http.wire_server import WireServer, answering
 from tests.proxy.relays import LABELS, TERMS, RawClient, Relayed, ScriptedDirector, raw_client, relayed
@@ -262,14 +263,30 @@ async def test_without_credentials_or_server_the_answer_is_unavailable(
         assert through.director.begun == []
 
 
-async def test_a_fault_of_the_director_ends_the_relay(server: WireServer, tmp_path: Path) -> None:
-    def fail(write: Write) -> Refusal | None:
-        raise KeyError(write.info.name)
+class FaultyDirector(ScriptedDirector):
+    """Fails in *method*."""
 
-    async def delete() -> None:
-        async with asking(server, tmp_path, ScriptedDirector(verdict=fail)) as (client, _):
-            await client.ask("DELETE", f"{PODS}/x")
+    def __init__(self, method: str) -> None:
+        super().__init__({"pods": Selection(TERMS)})
+        setattr(self, method, self.fail)
+
+    def fail(self, *arguments: object) -> None:
+        raise KeyError("fault")
+
+
+@pytest.mark.parametrize(
+    ("method", "verb", "target"),
+    [("selection", "GET", PODS), ("reads_body", "POST", PODS)]
+    + [(method, "DELETE", f"{PODS}/x") for method in ("admit", "begin", "end")],
+)
+async def test_a_fault_of_the_director_ends_the_relay(
+    server: WireServer, tmp_path: Path, method: str, verb: str, target: str
+) -> None:
+    async def ask() -> None:
+        async with asking(server, tmp_path, FaultyDirector(method)) as (client, _):
+            client.send(verb, target)
+            await asyncio.sleep(5)
 
     with pytest.raises(ExceptionGroup) as raised:
-        await delete()
-    assert raised.group_contains(KeyError, match="x")
+        await ask()
+    assert raised.group_contains(KeyError, match="fault")
