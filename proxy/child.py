@@ -72,14 +72,27 @@ class Child:
         return True
 
     async def _wait_group_gone(self) -> None:
-        """Wait until the group is empty; reap those of it that became ours: in a container we are process 1."""
+        """Wait until nothing of the group runs; reap what of it became ours: in a container we are process 1."""
         deadline = asyncio.get_running_loop().time() + _KILLED_WITHIN_S
         while self._kill_group():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-self.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+            if _only_zombies(self.pid):
+                return
             if asyncio.get_running_loop().time() > deadline:
                 raise StuckGroup(self.pid)
             await asyncio.sleep(_POLL_S)
+
+
+def _only_zombies(group: int) -> bool:
+    """Whether every process of *group* has ended, though its parent has not asked for it. False if that is unknown."""
+    states = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of, *_ = path.read_text().rpartition(")")[2].split()
+            if of == str(group):
+                states.append(state)
+    return bool(states) and all(state in "ZX" for state in states)
 
 
 async def start_child(

@@ -116,6 +116,8 @@ class Pair(asyncio.Protocol):
         self._handler.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return  # what came before it was closed
         if self._is_raw:
             if self._server is not None:
                 self._server.write(data)

@@ -1,7 +1,7 @@
 """The relay: a server on loopback that passes a controller's requests on to the API server, as its director decides.
 
-Owns the listening socket, who may use it, as whom requests are sent, and what is done to which request. Answers pass
-unchanged.
+Owns the listening socket, as whom requests are sent, and when a write is sent. Answers pass unchanged. What is done to
+which request: `proxy.routes`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
@@ -19,41 +18,17 @@ from kubeio.http.dialer import Dialer
 from kubeio.http.endpoint import Credential
 from kubeio.http.messages import BrokenMessage
 from kubeio.http.tls import UnusableKeyPair
-from kubeio.rest.request_info import BadTarget, RequestInfo, request_info
-from proxy.bodies import PATCHES, Body, UnsupportedEncoding, read_body
+from proxy.bodies import Body
 from proxy.director import Admitted, Director, Write
 from proxy.headers import Identity, Request, request_head
 from proxy.locks import EchoLocks
 from proxy.loopback import HOST, Loopback
 from proxy.pair import Pair
-from proxy.protobuf import Malformed
 from proxy.refusals import Refusal, refusal_reply
-from proxy.selection import select
+from proxy.routes import Refused, Route, Router
 from proxy.server_side import ServerSide
 
-_WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-_COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 _WITH_BODY: Final = (b"POST", b"PUT", b"PATCH")
-CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
-"""Subresources that are connections to something else: they pass whole."""
-
-
-class Refused(Exception):
-    """The request is answered by *refusal*."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        super().__init__(refusal.message)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What goes to the server for a request: *target*, without the header *without*; *write* if it is one."""
-
-    target: str
-    without: bytes = b""
-    write: Write | None = None
-    body: Body | None = None
 
 
 class Relay:
@@ -72,15 +47,16 @@ class Relay:
         self._endpoint = cluster.endpoint
         self._credentials = cluster.credentials
         self._dialer = Dialer(cluster.endpoint, cluster.trust, cluster.proxy)
-        self._loopback = loopback
+        self._tls = loopback.tls
         self._director = director
-        self._locks = locks
+        self._router = Router(loopback, director, locks)
         self._identity = Identity((*cluster.impersonation, *impersonation))
         self._fixed: tuple[Credential, bytes] | None = None
         self._pairs: set[Pair] = set()
         self._sending: dict[Pair, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._none_left = asyncio.Event()
+        self._is_ending = False
 
     @property
     def pairs(self) -> int:
@@ -96,7 +72,7 @@ class Relay:
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            server = await loop.create_server(lambda: Pair(self), HOST, port, ssl=self._loopback.tls)
+            server = await loop.create_server(lambda: Pair(self), HOST, port, ssl=self._tls)
             try:
                 yield server.sockets[0].getsockname()[1]
             finally:
@@ -118,6 +94,8 @@ class Relay:
 
     def opened(self, pair: Pair) -> None:
         self._pairs.add(pair)
+        if self._is_ending:  # its handshake was under way
+            pair.cut()
 
     def closed(self, pair: Pair) -> None:
         self._pairs.discard(pair)
@@ -137,9 +115,13 @@ class Relay:
 
     def handle(self, pair: Pair, request: Request) -> None:
         try:
-            reply_or_route = self._route(request)
+            reply_or_route = self._router.route(request)
         except Refused as refused:
             pair.answer(refusal_reply(refused.refusal))
+            return
+        except Exception as error:  # the director's: the event loop would only log it
+            self._fail(error)
+            pair.cut()
             return
         if isinstance(reply_or_route, bytes):
             pair.answer(reply_or_route)
@@ -149,41 +131,6 @@ class Relay:
             pair.forward(self._message(request, reply_or_route, credential, request.body))
         else:
             self._start(pair, self._send(pair, request, reply_or_route))
-
-    # -- what is done to a request -----------------------------------------------------------------------
-
-    def _route(self, request: Request) -> Route | bytes:
-        """What goes to the server, or the answer. Raises Refused."""
-        if not self._loopback.admits(request.header(b"authorization")):
-            raise Refused(Refusal(401, "the token is not the one that the proxy gave to its controller"))
-        target = request.target.decode("utf-8", "surrogateescape")
-        try:
-            info = request_info(request.method.decode(), target)
-        except BadTarget as error:
-            raise Refused(Refusal(400, str(error))) from None
-        if info.subresource in CONNECTIONS:
-            return Route(target)
-        is_read = request.method in (b"GET", b"HEAD")
-        if not is_read and (request.is_upgrade or info.verb not in _WRITES):
-            raise Refused(Refusal(405, f"{request.method.decode()} {info.path} is not passed on"))
-        content_type = request.header(b"content-type").decode("latin-1")
-        reply = self._locks.reply(info, request.body, content_type)
-        return self._resource_route(request, info, target, content_type) if reply is None else reply
-
-    def _resource_route(self, request: Request, info: RequestInfo, target: str, content_type: str) -> Route:
-        without = b""
-        selection = self._director.selection(info) if info.verb in _COLLECTIONS else None
-        if selection is not None:
-            if info.is_old_watch:
-                raise Refused(Refusal(410, f"{info.path} honours no selector; watch the collection instead"))
-            target = select(target, selection.terms, not_older_than=selection.not_older_than)
-            without = b"accept-encoding"  # servers from 1.37 on compress each event of a watch
-        if info.verb not in _WRITES:
-            return Route(target, without)
-        body = None
-        if info.verb in ("create", "update", "patch") and self._director.reads_body(info):
-            body = _read(request, content_type)
-        return Route(target, without, Write(info, body.head if body else None), body)
 
     # -- to the server -----------------------------------------------------------------------------------
 
@@ -210,7 +157,13 @@ class Relay:
             pair.forward(data)
             return
         self._director.begin(route.write)
-        pair.forward(data, partial(self._director.end, route.write))
+        pair.forward(data, partial(self._note_end, route.write))
+
+    def _note_end(self, write: Write, status: int | None) -> None:
+        try:
+            self._director.end(write, status)
+        except Exception as error:  # the event loop would only log it
+            self._fail(error)
 
     async def _connect(self, pair: Pair, credential: Credential) -> None:
         server = ServerSide(pair, credential.certificate)
@@ -252,27 +205,26 @@ class Relay:
         return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
     def _start(self, pair: Pair, sending: Coroutine[object, object, None]) -> None:
-        if self._tasks is None:
-            raise RuntimeError("the relay does not serve")
-        task = self._tasks.create_task(sending, name="send a request to the API server")
+        task = self._group.create_task(sending, name="send a request to the API server")
         self._sending[pair] = task
         task.add_done_callback(lambda _: self._sending.pop(pair, None))
 
+    def _fail(self, error: Exception) -> None:
+        """End the relay with *error*."""
+        self._group.create_task(_raise(error), name="a fault of the director")
+
+    @property
+    def _group(self) -> asyncio.TaskGroup:
+        if self._tasks is None:
+            raise RuntimeError("the relay does not serve")
+        return self._tasks
+
     async def _end(self) -> None:
+        self._is_ending = True
         for pair in list(self._pairs):
             pair.abort()
         await self.wait_quiet()
 
 
-def _read(request: Request, content_type: str) -> Body | None:
-    """The object in the body of *request*; None if it is a patch that describes a change. Raises Refused."""
-    if content_type.partition(";")[0].strip().lower() in PATCHES:
-        return None
-    if request.header(b"content-encoding") not in (b"", b"identity"):
-        raise Refused(Refusal(415, "a compressed body is not supported here"))
-    try:
-        return read_body(request.body, content_type)
-    except UnsupportedEncoding as error:
-        raise Refused(Refusal(415, str(error))) from None
-    except Malformed as error:
-        raise Refused(Refusal(400, str(error))) from None
+async def _raise(error: Exception) -> None:
+    raise error

@@ -152,6 +152,8 @@ class ServerSide(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._is_framed = False
+        if self._request is None:
+            self.abort()  # a second answer to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         size = len(name)
