@@ -22,6 +22,7 @@ PURPOSES: Final = {
         "init",
         "crds",
         "chart",
+        "fence",
         "run",
         "sharder",
         "proxy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from kubeio.errors import InputError
@@ -11,6 +12,15 @@ from kubeio.labels import split_namespaces
 from kubeio.program.http_server import parse_bind
 
 _SHORTEST_BLOCK_S = 0.05
+
+
+class Fence(StrEnum):
+    """What keeps a shard's writes to its own objects."""
+
+    TESTS = "tests"
+    """The tests in its patches."""
+    POLICY = "policy"
+    """Those, and policies of the API server: each write names the life that sends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +40,7 @@ class Settings:
     hold: bool = False
     lease_duration_s: int = 15
     workers: int | None = None
+    fence: Fence = Fence.TESTS
     journal: Path | None = None
     probes_bind: str = "127.0.0.1:0"
     probes_port_file: Path | None = None
@@ -50,6 +61,8 @@ class Settings:
             raise InputError(
                 "--lease-duration", f"{self.lease_duration_s}s", "is too short", "use 1s or more"
             )
+        if self.fence not in tuple(Fence):
+            raise InputError("--fence", str(self.fence), "is no fence", f"use one of: {', '.join(Fence)}")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
         _ = self.namespaces

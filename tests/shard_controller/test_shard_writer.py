@@ -32,6 +32,7 @@ from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
+from shard_controller.shard.identities import unnamed
 from shard_controller.shard.ownership import ShardOwnership
 from shard_controller.shard.writer import FencedWriter, Unanswered
 from sharder.planning.decisions import Assign
@@ -58,7 +59,7 @@ class Shard:
         self.ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
         leases = Leases(client, NS)
         self.writer = FencedWriter(
-            client,
+            unnamed(client),
             self.ownership,
             leases=leases,
             field_manager="test",
