@@ -10,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority autoscale
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority bench-proxy autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -75,6 +75,9 @@ bench-guard: setup ## the API server's CPU time of a label patch, a Lease renewa
 
 bench-priority: setup ## what the chart's priority levels do for others, on a real API server with few seats: 5 minutes
 	@$(BIN)/python -m benchmarks.priority $(ARGS)
+
+bench-proxy: setup ## CPU time of watches and writes through the proxy's relay, and without it, on a real API server: 2 minutes
+	@$(BIN)/python -m benchmarks.proxy $(ARGS)
 
 bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
 	@$(BIN)/python -m benchmarks.runtime $(ARGS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -77,3 +77,16 @@ class ApplyPatch:
 
 
 Patch = JsonPatch | MergePatch | ApplyPatch
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """*target*, which may be changed, after merge patch *patch*: maps are merged, null removes, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result

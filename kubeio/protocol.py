@@ -1,6 +1,6 @@
 """Keys and values of the ring protocol, and the resource that describes rings (docs/protocol.md, section 2). Pure.
 
-The other modules of kubeio know nothing about rings.
+Of kubeio's other modules `kubeio.shard` alone knows rings.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class RingKeys:
         self.shard = f"shard.{domain}/{ring}"
         self.drain = f"drain.{domain}/{ring}"
         self.turn = f"turn.{domain}/{ring}"  # an annotation
+        self.visible = f"visible.{domain}/{ring}"  # the shard whose unmodified controller may see the object
         # extras of the user that a request acts as (docs/adr/0051)
         self.life_extra = f"life.{domain}/{ring}"
         self.shard_extra = f"shard.{domain}/{ring}"

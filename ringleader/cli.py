@@ -128,6 +128,13 @@ def sharder(context: typer.Context) -> None:
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
+def proxy() -> None:
+    """Run an unmodified controller as one shard."""
+    # `--` separates the controller's words: typer would swallow it, so they are taken as they came
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "proxy", *sys.argv[2:]])  # noqa: S606 - no shell is wanted
+
+
+@app.command(add_help_option=False, context_settings=_PASSED_ON)
 def run(context: typer.Context) -> None:
     """Run a replica of a controller.
 

@@ -25,6 +25,7 @@ PURPOSES: Final = {
         "fence",
         "run",
         "sharder",
+        "proxy",
         "devcluster",
         "migrate",
         "loadtest",

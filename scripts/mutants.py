@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "mutants"
 TABLE = PATCHES / "README.md"
-COPIED = ("ring", "kubeio", "sharder", "shard_controller", "devcluster", "ringleader", "loadtest")
+COPIED = ("ring", "kubeio", "sharder", "shard_controller", "proxy", "devcluster", "ringleader", "loadtest")
 ALONGSIDE = ("manifests", "examples", "tests", "docs", "scripts", "pyproject.toml", "README.md")
 TEST_TIMEOUT_S = 60
 AT_ONCE = 2

@@ -6,11 +6,17 @@ This module is what users import; everything else may change.
 import kubeio.program.lean_structlog  # noqa: F401 - before the first import of structlog
 from kubeio.models import Meta
 from kubeio.models import ObjectKey as Key
+from kubeio.shard.errors import ShardError
 from shard_controller.api.conditions import Conditions
 from shard_controller.api.context import Context
 from shard_controller.api.controller import Backoff, Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.api.sync_context import SyncContext
-from shard_controller.declare.errors import Elsewhere, NotOurs, PermanentError, Refused, ShardError
+from shard_controller.declare.errors import (
+    Elsewhere,
+    NotOurs,
+    PermanentError,
+    Refused,
+)
 from shard_controller.declare.predicates import (
     Predicate,
     Snapshot,

@@ -15,9 +15,10 @@ import typer
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_command
 from kubeio.program.durations import parse_duration, parse_whole_seconds
+from kubeio.shard.ring import ring_from_file
 from shard_controller.api.controller import LeaderElected, Mode, Sharded, Single
 from shard_controller.process import app
-from shard_controller.process.settings import Fence, Settings, ring_from_file
+from shard_controller.process.settings import Fence, Settings
 from shard_controller.process.target import load_controller
 
 

@@ -14,9 +14,9 @@ from kubeio.program.host import Host
 from kubeio.program.http_server import HttpServer
 from kubeio.program.loop_thread import LoopThread, Main
 from kubeio.rest.client import Client
+from kubeio.shard.exit_timer import ExitTimer
+from kubeio.shard.process_proof import Identity
 from shard_controller.process.host import ReplicaHost
-from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.shard.process_proof import Identity
 from simulation.network import Connection, Network
 from simulation.process import Process, ProcessEnded
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.models import Lease
     from kubeio.rest.metrics import ClientMetrics
+    from kubeio.shard.heartbeat import HeartbeatThread
+    from kubeio.shard.lease_validity import LeaseValidity, Phase
+    from kubeio.shard.progress import StallDetector
     from shard_controller.observe.metrics import ControllerMetrics
-    from shard_controller.observe.watchdog import StallDetector
-    from shard_controller.shard.heartbeat import HeartbeatThread
-    from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 _CLUSTER: Final = Cluster(
     server="https://simulated",

@@ -28,6 +28,8 @@ class RawRequest(msgspec.Struct):
     """A request as it came."""
 
     method: str
+    target: str
+    """Path and query as they came."""
     path: str
     query: dict[str, str]
     headers: dict[bytes, bytes]
@@ -111,9 +113,11 @@ class Connection(asyncio.Protocol):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        path, _, query = b"".join(self._url).decode("latin-1").partition("?")
+        target = b"".join(self._url).decode("utf-8", "surrogateescape")
+        path, _, query = target.partition("?")
         request = RawRequest(
             method=self._parser.get_method().decode(),
+            target=target,
             path=path,
             query=dict(parse_qsl(query, keep_blank_values=True)) if query else {},
             headers=self._headers,

@@ -35,7 +35,7 @@ from devcluster.embedded.store import Collection, Entry, Event, Versions
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
 from devcluster.embedded.writes import Request, Writes, Written
-from devcluster.request_info import request_info
+from kubeio.rest.request_info import BadTarget, is_true, request_info
 
 JSON: Final = "application/json"
 _IGNORED: Final = frozenset({"pretty", "timeout", "fieldManager", "force", "timeoutSeconds", "watch"})
@@ -129,10 +129,14 @@ class Endpoints:
         if rbac:
             self._create_roles()
 
-    def authorize(self, account: Account, method: str, path: str, query: dict[str, str]) -> None:
-        """Raises: 403 if RBAC is on and *account* may not do that."""
+    def authorize(self, account: Account, method: str, target: str) -> None:
+        """Raises: 403 if RBAC is on and *account* may not do *method* on *target*; 400 if that is no target."""
         if self._authorizer is not None and not account.is_admin:
-            self._authorizer.check(account, request_info(method, path, query))
+            try:
+                info = request_info(method, target)
+            except BadTarget as error:
+                raise bad_request(str(error)) from None
+            self._authorizer.check(account, info)
 
     def impersonate(self, account: Account, user: str, groups: tuple[str, ...]) -> Account:
         """*user* with *groups*. Raises: 403 if RBAC is on and *account* may not impersonate them."""
@@ -330,7 +334,7 @@ def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
         return "get"
     match method, bool(target.name):
         case "GET" | "HEAD", named:
-            if query.get("watch") in ("true", "1"):
+            if is_true(query.get("watch")):
                 return "watch"
             return "get" if named else "list"
         case "POST", False if target.namespace or not target.kind.namespaced:

@@ -14,6 +14,7 @@ import jsonpointer
 import msgspec
 
 from devcluster.embedded.status import Refusal, bad_request, patch_failed, unsupported_media
+from kubeio.patch import merged
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -33,7 +34,7 @@ def apply_patch(content_type: str, body: bytes, doc: Doc, *, strategic: bool) ->
         case "application/json-patch+json":
             return _json_patch(_decoded(body), doc)
         case "application/merge-patch+json":
-            return _object(merge(doc, _decoded(body)))
+            return _object(merged(doc, _decoded(body)))
         case "application/strategic-merge-patch+json" if strategic:
             return _object(_strategic(doc, _decoded(body), ()))
     raise not_served(content_type, strategic=strategic)
@@ -46,19 +47,6 @@ def not_served(content_type: str, *, strategic: bool) -> Refusal:
         + ", ".join(served)
         + f"; got {content_type or 'none'}"
     )
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7396: maps are merged, null removes, anything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = target if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
 
 
 def _decoded(body: bytes) -> Any:

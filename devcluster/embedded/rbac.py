@@ -15,7 +15,7 @@ from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.status import Refusal
 from devcluster.embedded.store import Event
 from devcluster.plane import ADMINS
-from devcluster.request_info import RequestInfo
+from kubeio.rest.request_info import RequestInfo
 
 AUTHENTICATED: Final = "system:authenticated"
 GROUP: Final = "rbac.authorization.k8s.io"

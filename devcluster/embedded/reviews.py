@@ -12,7 +12,7 @@ import msgspec
 
 from devcluster.accounts import Account
 from devcluster.embedded.rbac import AUTHENTICATED, Authorizer, Rule
-from devcluster.request_info import RequestInfo
+from kubeio.rest.request_info import RequestInfo
 
 _UNCHECKED: Final = "the embedded control plane does not enforce RBAC without --rbac"
 _EVERYTHING: Final = [

@@ -114,7 +114,7 @@ class Server:
             connection.answer(self._serve_order(connection, request, account))
             return
         if account.user != ANONYMOUS.user:
-            self.endpoints.authorize(account, request.method, request.path, request.query)
+            self.endpoints.authorize(account, request.method, request.target)
         target = self.endpoints.target(request.path)
         call = Call(
             request.method,

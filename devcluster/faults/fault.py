@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from devcluster.request_info import RequestInfo
+from kubeio.rest.request_info import RequestInfo
 
 What = Literal[
     "latency",

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import httptools
 
-from devcluster.request_info import RequestInfo, request_info
+from kubeio.rest.request_info import BadTarget, RequestInfo, is_true, request_info
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
@@ -35,11 +35,14 @@ class Request:
 
     @cached_property
     def info(self) -> RequestInfo:
-        return request_info(self.method, self.path, self.query)
+        try:
+            return request_info(self.method, self.url.decode("utf-8", "surrogateescape"))
+        except BadTarget:
+            return RequestInfo(self.method.lower(), self.path)
 
     @property
     def is_watch(self) -> bool:
-        return self.query.get("watch") in ("true", "1")
+        return is_true(self.query.get("watch"))
 
     def header(self, name: bytes) -> bytes:
         return next((value for known, value in self.headers if known.lower() == name), b"")

@@ -93,6 +93,19 @@ def kubernetes_recipe(version: str | None = None) -> Recipe:
     )
 
 
+def request_info_recipe() -> Recipe:
+    """requestinfo, which prints what the API server's own resolver makes of requests: for a test of ours."""
+    module = _HERE / "gomod" / DEFAULT_KUBERNETES
+    return Recipe(
+        name="kubernetes",
+        version=DEFAULT_KUBERNETES,
+        module=module,
+        packages={"requestinfo": "./requestinfo"},
+        linker_flags="-s -w",
+        folders=(),
+    )
+
+
 def _pinned_modules() -> list[Path]:
     """Folders of the pinned Kubernetes versions, oldest first."""
     folders = [folder for folder in (_HERE / "gomod").iterdir() if (folder / "go.mod").is_file()]

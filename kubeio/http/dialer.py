@@ -36,9 +36,15 @@ class Dialer:
 
     async def dial(self, identity: KeyPair | None) -> Connection:
         """A new connection that presents *identity*. Raises BrokenMessage, UnusableKeyPair."""
+        connection = Connection(asyncio.get_running_loop(), identity)
+        await self.connect(connection, identity)
+        return connection
+
+    async def connect(self, protocol: asyncio.Protocol, identity: KeyPair | None) -> None:
+        """Connect *protocol*, presenting *identity*. Raises BrokenMessage, UnusableKeyPair."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return await self._dial(identity)
+                await self._connect(protocol, identity)
         except TimeoutError as error:
             raise _broken(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
         except ssl.SSLCertVerificationError as error:
@@ -48,23 +54,25 @@ class Dialer:
         except (OSError, UnicodeError) as error:
             raise _broken(f"cannot connect: {_plain(error)}") from error
 
-    async def _dial(self, identity: KeyPair | None) -> Connection:
+    async def _connect(self, protocol: asyncio.Protocol, identity: KeyPair | None) -> None:
         endpoint, proxy = self._endpoint, self._proxy
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, identity)
         context = self._tls(identity) if endpoint.is_tls else None
         server_name = (self._trust.server_name or endpoint.host) if context else None
         if proxy is None:
             transport, _ = await loop.create_connection(
-                lambda: connection, endpoint.host, endpoint.port, ssl=context, server_hostname=server_name
+                lambda: protocol, endpoint.host, endpoint.port, ssl=context, server_hostname=server_name
             )
         else:
-            transport = await self._tunnel(connection, proxy, context, server_name)
+            transport = await self._tunnel(protocol, proxy, context, server_name)
         _keep_alive(transport)
-        return connection
 
     async def _tunnel(
-        self, connection: Connection, proxy: Proxy, context: ssl.SSLContext | None, server_name: str | None
+        self,
+        protocol: asyncio.Protocol,
+        proxy: Proxy,
+        context: ssl.SSLContext | None,
+        server_name: str | None,
     ) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
         endpoint = self._endpoint
@@ -73,17 +81,17 @@ class Dialer:
             host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
             await tunnel.open(transport, f"{host}:{endpoint.port}", proxy)
             if context is None:
-                transport.set_protocol(connection)
-                connection.connection_made(transport)
+                transport.set_protocol(protocol)
+                protocol.connection_made(transport)
                 transport.resume_reading()
                 return transport
-            upgraded = await loop.start_tls(transport, connection, context, server_hostname=server_name)
+            upgraded = await loop.start_tls(transport, protocol, context, server_hostname=server_name)
         except BaseException:
             transport.abort()
             raise
         if upgraded is None:
             raise _broken("the proxy closed the connection during TLS")
-        connection.connection_made(upgraded)
+        protocol.connection_made(upgraded)
         return upgraded
 
     def _tls(self, identity: KeyPair | None) -> ssl.SSLContext:

@@ -12,9 +12,9 @@ import msgspec
 
 from kubeio.errors import InputError, NotFound
 from kubeio.labels import is_dns_subdomain
+from kubeio.shard.ring import RingView, read_ring, ring_from_file
 from ringleader.fence.documents import Identity, fence_documents
 from ringleader.options import ConnectionOptions, connected
-from shard_controller.process.settings import RingView, read_ring, ring_from_file
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
+from kubeio.shard.errors import ShardError
+
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}").fullmatch
 STATUS_REMEDY = "add `subresources: {status: {}}` to the version in its CustomResourceDefinition"
-
-
-class ShardError(Exception):
-    """Root of everything that `shard_controller` raises."""
 
 
 class PermanentError(ShardError):
@@ -74,24 +72,6 @@ class Overrun(ShardError):
 
 class LeaseNotHeld(ShardError):
     """The shard's Lease is too old for anything to be started."""
-
-
-class LeaseLost(ShardError):
-    """The shard's Lease cannot be trusted any more: the process ends with exit code 3."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.name = name
-        self.reason = reason
-        super().__init__(f"lease {name}: {reason}")
-
-
-class Stalled(ShardError):
-    """The process no longer makes progress; its heartbeat stops so that others can take over."""
-
-    def __init__(self, what: str, *, for_s: float) -> None:
-        self.what = what
-        self.for_s = for_s
-        super().__init__(f"{what} for {for_s:.0f} s")
 
 
 class ReconcileTimeout(TimeoutError):

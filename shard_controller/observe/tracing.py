@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kubeio.errors import ApiError
 from kubeio.models import Meta, ObjectKey
-from shard_controller.declare.errors import ShardError
+from kubeio.shard.errors import ShardError
 from shard_controller.declare.request import Request
 from shard_controller.observe.observer import Observer, Outcome
 

@@ -1,6 +1,6 @@
-"""Watchdogs of a replica: progress of the process, a blocked event loop, reconciles that cannot be stopped, and stacks.
+"""Watchdogs of a replica: a blocked event loop, reconciles that cannot be stopped, and stacks of tasks.
 
-The heartbeat judges `StallDetector`, the runtime looks for overruns once a second, `LoopBlockReporter` has a thread
+The runtime looks for overruns once a second, `LoopBlockReporter` has a thread
 beside the loop.
 Stacks go to the log, so they never show the values of variables.
 """
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import queue
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -25,70 +24,19 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.program.logs import drain, write_text
+from kubeio.program.stacks import stack_of_thread, stacks_of_threads
 from shard_controller.observe.eager import continued_by
 from shard_controller.observe.metrics import ControllerMetrics
 
 log = structlog.get_logger("shard_controller")
 
-TICK_S: Final = 1.0
 OVERRUN_EXIT: Final = 4
-_LONGEST_GAP_S: Final = 2.0
-"""Longest time between two checks that counts: longer ones were suspension."""
 _CHECKS_PER_BLOCK: Final = 5
 _GAP: Final = 3
 """Checks in a row that the watching thread may miss before it asks why."""
 _FRAMES: Final = 40
 """Innermost frames that are shown of each stack."""
 _TASKS: Final = 200
-
-
-# -- progress: a heartbeat must not outlive the work (protocol, 5.1)
-
-
-class StallDetector:
-    """Signs of life of the main loop, and what has stood still for longer than *deadline_s*.
-
-    The main loop calls `tick`, the heartbeat's thread calls `check`. Ages are counted in ticks of the caller, so that
-    a suspended process does not wake up "stalled".
-    """
-
-    def __init__(self, *, deadline_s: float, clock: Clock) -> None:
-        self._deadline_s = deadline_s
-        self._clock = clock
-        self._checked_at = clock.now()
-        self._ticks = self._seen_ticks = 0
-        self._stuck_ticks = self._stale_ticks = 0
-        self._taken = -1
-        self._silent_s = 0.0
-
-    def tick(self, *, due: int, taken: int, is_fresh: bool, is_held: bool) -> None:
-        """Record progress every `TICK_S`: *due* keys wait, *taken* keys went to workers so far, all streams are fresh.
-
-        Without a Lease that is held neither counts, since then nothing may move.
-        """
-        has_moved = due == 0 or taken != self._taken
-        self._taken = taken
-        self._stuck_ticks = 0 if has_moved or not is_held else self._stuck_ticks + 1
-        self._stale_ticks = 0 if is_fresh or not is_held else self._stale_ticks + 1
-        self._ticks += 1
-
-    def check(self) -> tuple[str, float] | None:
-        """The first part that stood still for longer than the deadline, and for how many seconds; None: all move."""
-        now = self._clock.now()
-        awake_s = min(now - self._checked_at, _LONGEST_GAP_S)
-        self._checked_at = now
-        if self._ticks != self._seen_ticks:
-            self._seen_ticks, self._silent_s = self._ticks, 0.0
-        else:
-            self._silent_s += awake_s
-        for what, for_s in (
-            ("event loop did not tick", self._silent_s),
-            ("oldest due key did not move", self._stuck_ticks * TICK_S),
-            ("watch streams were silent", self._stale_ticks * TICK_S),
-        ):
-            if for_s > self._deadline_s:
-                return what, for_s
-        return None
 
 
 # -- overruns: an object whose reconcile does not end is kept from every replica
@@ -291,21 +239,6 @@ class LoopBlockReporter:
 
 
 # -- stacks
-
-
-def stack_of_thread(ident: int) -> str:
-    """The stack of the thread *ident*, the innermost call last; empty if it has ended."""
-    frame = sys._current_frames().get(ident)
-    return "".join(traceback.format_stack(frame, limit=_FRAMES)).rstrip() if frame is not None else ""
-
-
-def stacks_of_threads() -> str:
-    """Every thread of the process by its name, with its stack."""
-    known = {thread.ident: thread.name for thread in threading.enumerate()}
-    named = sorted(
-        (known.get(ident, "unknown to Python's threading"), ident) for ident in sys._current_frames()
-    )
-    return "\n".join(f"thread {name} ({ident}):\n{stack_of_thread(ident)}" for name, ident in named)
 
 
 def stacks_of_tasks(loop: asyncio.AbstractEventLoop) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Never
 
 import structlog
 
-from shard_controller.observe.watchdog import TICK_S, StallDetector
+from kubeio.shard.progress import TICK_S, StallDetector
 from shard_controller.process.informers import Informers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.worker import Worker

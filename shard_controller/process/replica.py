@@ -27,6 +27,13 @@ from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews, User
+from kubeio.shard import lease_acquisition
+from kubeio.shard.heartbeat import LOST_LEASE_EXIT
+from kubeio.shard.lease_acquisition import AcquiredLease
+from kubeio.shard.lease_validity import LeaseValidity, Phase
+from kubeio.shard.progress import StallDetector
+from kubeio.shard.ring import RingView, read_ring, ring_from_file, wait_ring_over
+from kubeio.shard.scale_down import ScaleDown
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
 from shard_controller.observe.history import History
@@ -35,7 +42,6 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
-from shard_controller.observe.watchdog import StallDetector
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.fence import FenceWait
@@ -43,21 +49,15 @@ from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
 from shard_controller.process.lease_template import lease_template
 from shard_controller.process.resources import find_resources
-from shard_controller.process.ring_poll import wait_ring_over
-from shard_controller.process.settings import Fence, RingView, Settings, read_ring, ring_from_file
+from shard_controller.process.settings import Fence, Settings
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
-from shard_controller.shard import lease_acquisition
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
-from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from shard_controller.shard.identities import Identities, named, unnamed
-from shard_controller.shard.lease_acquisition import AcquiredLease
-from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
-from shard_controller.shard.scale_down import ScaleDown
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
@@ -397,7 +397,12 @@ class Replica:
     async def _poll_ring(self, ring: str, caches: Caches) -> None:
         """Stop once *ring* is being deleted and nothing of it is ours any more."""
         if ring:
-            await wait_ring_over(self._client, ring, caches, self._rng)
+            await wait_ring_over(
+                self._client,
+                ring,
+                is_empty=lambda: not any(len(kind.store) for kind in caches),
+                rng=self._rng,
+            )
             self._stopping.set()
 
     async def _resources(self, view: RingView | None) -> Caches:

@@ -19,6 +19,7 @@ from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
 from kubeio.http.tls import load_key_pair
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
+from kubeio.program.certificates import read_certificate
 from kubeio.program.failures import failure
 from kubeio.resource import ApiResource
 from sharder.admission.certificate_set import (
@@ -28,7 +29,6 @@ from sharder.admission.certificate_set import (
     plan_rotation,
     read_certificate_set,
 )
-from sharder.admission.certificates import read_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Collection

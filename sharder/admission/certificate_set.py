@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kubeio.http.endpoint import KeyPair
-from sharder.admission.certificates import (
+from kubeio.program.certificates import (
     CertificateFacts,
     is_key_of,
     is_signed_by,
@@ -128,7 +128,7 @@ def carry_out(
         return _fresh(now=now, names=names, lifetimes=lifetimes)
     match step:
         case Step.ADD_AUTHORITY:
-            added = make_authority(now=now, lifetime=timedelta(seconds=lifetimes.authority_s))
+            added = make_authority("webhook", now=now, lifetime=timedelta(seconds=lifetimes.authority_s))
             return replace(
                 certificate_set,
                 authorities=(*certificate_set.authorities, added.certificate),
@@ -143,7 +143,7 @@ def carry_out(
 
 
 def _fresh(*, now: datetime, names: Collection[str], lifetimes: Lifetimes) -> CertificateSet:
-    authority = make_authority(now=now, lifetime=timedelta(seconds=lifetimes.authority_s))
+    authority = make_authority("webhook", now=now, lifetime=timedelta(seconds=lifetimes.authority_s))
     return CertificateSet((authority.certificate,), authority.key, _serving(authority, now, names, lifetimes))
 
 

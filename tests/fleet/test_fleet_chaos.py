@@ -130,7 +130,7 @@ def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_an_unknown_fault_is_bad_input() -> None:
     refused = chaos("--faults", "process_killed,flood")
     assert refused.returncode == 2
-    assert "--faults: flood is no fault; use some of request_late" in refused.stderr
+    assert "--faults: flood is no fault; use some of process_killed" in refused.stderr
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeio.shard.heartbeat import LOST_LEASE_EXIT
 from ringleader.testing.fleet import Fleet
 from ringleader.testing.inflight_writes import catch_writes
-from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from tests.fleet.conftest import OBJECTS
 from tests.fleet.judging import judge, unattended_s
 

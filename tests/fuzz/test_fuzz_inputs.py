@@ -26,11 +26,11 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client
+from kubeio.shard.lease_validity import LeaseValidity
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
 from kubeio.watches.watch_events import Changed, Removed, decode_line
 from shard_controller.declare.resource import Resource as Declared
-from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
 from sharder.admission.review import BadReview, read_review
 from sharder.membership.membership import Membership

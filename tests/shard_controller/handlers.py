@@ -11,12 +11,12 @@ import shard_controller as sc
 from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.models import ObjectKey
+from kubeio.shard.lease_validity import LeaseValidity
 from kubeio.watches.store import Change
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
-from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
 from tests.shard_controller.objects import CONFIGMAPS, KEYS, ME, SECRETS, WEBSITES, reference
 

@@ -17,14 +17,14 @@ from kubeio.labels import is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
 from kubeio.protocol import RingKeys
-from shard_controller.shard.lease_acquisition import (
+from kubeio.shard.lease_acquisition import (
     AcquiredLease,
     LeaseTemplate,
     acquire,
     fresh_name,
     member_hash,
 )
-from shard_controller.shard.process_proof import Identity
+from kubeio.shard.process_proof import Identity
 from tests.shard_controller.objects import Processes
 
 KEYS = RingKeys("websites")

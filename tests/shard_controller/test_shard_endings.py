@@ -17,10 +17,10 @@ from kubeio.clock import SystemClock
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.host import Host
 from kubeio.program.logs import configure_logging
-from shard_controller.shard import heartbeat
-from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.observe.watchdog import StallDetector
-from shard_controller.shard.lease_validity import LeaseValidity
+from kubeio.shard import heartbeat
+from kubeio.shard.exit_timer import ExitTimer
+from kubeio.shard.progress import StallDetector
+from kubeio.shard.lease_validity import LeaseValidity
 
 configure_logging(format="json")
 

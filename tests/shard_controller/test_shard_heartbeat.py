@@ -13,10 +13,10 @@ import pytest
 
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
-from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import StallDetector
-from shard_controller.shard.heartbeat import Heartbeat
-from shard_controller.shard.lease_validity import LeaseValidity, Phase
+from kubeio.shard.errors import LeaseLost, Stalled
+from kubeio.shard.heartbeat import Heartbeat
+from kubeio.shard.lease_validity import LeaseValidity, Phase
+from kubeio.shard.progress import StallDetector
 from tests.kubeio.virtual import LoopClock
 
 pytestmark = pytest.mark.looptime

@@ -22,10 +22,10 @@ from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.impersonation import acting_as
 from kubeio.rest.reviews import User
+from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.process.settings import Fence, Settings
 from shard_controller.shard.identities import named
-from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
 from shard_controller.shard.writer import FencedWriter
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import RingKeys, is_shard_name
-from shard_controller.shard import process_proof
-from shard_controller.shard.lease_acquisition import LeaseTemplate, check_lease_member, fresh_name
-from shard_controller.shard.process_proof import (
+from kubeio.shard import process_proof
+from kubeio.shard.lease_acquisition import LeaseTemplate, check_lease_member, fresh_name
+from kubeio.shard.process_proof import (
     MARK,
     Identity,
     LinuxProcesses,

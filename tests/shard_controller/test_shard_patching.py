@@ -12,8 +12,8 @@ from kubeio.clock import ManualClock
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from kubeio.protocol import RingKeys
+from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.objects.patching import WHOLE, extend, without_none
-from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 
 KEYS = RingKeys("websites")

@@ -12,9 +12,9 @@ import pytest
 
 from devcluster.embedded import Fault
 from kubeio.resource import LEASES
+from kubeio.shard.heartbeat import LOST_LEASE_EXIT
+from kubeio.shard.scale_down import QUESTION_TIMEOUT_S, STOP_S, is_scaled_away
 from ringleader.testing.client import IndependentClient
-from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
-from shard_controller.shard.scale_down import QUESTION_TIMEOUT_S, STOP_S, is_scaled_away
 from tests.shard_controller.bench import NAMESPACE, Bench, Shard
 from tests.shard_controller.objects import KEYS, WEBSITES
 from tests.stateful_sets import scale, serve_stateful_sets

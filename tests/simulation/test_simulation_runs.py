@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
+from kubeio.shard.lease_validity import LeaseValidity
 from scripts.mutants import ROOT, mutated
 from scripts.simulation_mutants import PAGE, REASONS, RESULTS, known_mutants, table
-from shard_controller.shard.lease_validity import LeaseValidity
 from simulation.coverage import expected
 from simulation.faults import KINDS, Fault
 from simulation.knobs import KNOBS, turn

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from devcluster.embedded.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch, merge
+from devcluster.embedded.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
 from devcluster.embedded.status import Refusal
+from kubeio.patch import merged
 
 RFC_7396 = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
@@ -31,7 +32,7 @@ RFC_7396 = [
 
 @pytest.mark.parametrize(("target", "patch", "expected"), RFC_7396, ids=str)
 def test_merge_patch_does_what_the_rfc_says(target: Any, patch: Any, expected: Any) -> None:
-    assert merge(target, patch) == expected
+    assert merged(target, patch) == expected
 
 
 def patched(doc: dict[str, Any], *operations: dict[str, Any]) -> dict[str, Any]:

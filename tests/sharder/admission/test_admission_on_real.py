@@ -16,12 +16,12 @@ from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.http.tls import load_key_pair
+from kubeio.program.certificates import make_authority, make_serving
 from kubeio.program.http_server import HttpRequest, HttpServer, Reply
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.single_task import single_task
 from sharder.admission.certificate_manager import server_context
-from sharder.admission.certificates import make_authority, make_serving
 from tests.sharder.admission.reviews import answered, review, website
 from tests.sharder.admission.webhook_environment import HOST, WebhookEnvironment, free_port
 from tests.sharder.io.environment import KEYS, RING, WEBSITES, eventually
@@ -145,7 +145,7 @@ async def test_a_webhook_that_hangs_costs_a_second_and_the_ordinary_way_assigns(
 
 async def test_a_certificate_that_has_expired_stops_nothing(env: WebhookEnvironment) -> None:
     past = datetime.now(UTC) - timedelta(days=2)
-    authority = make_authority(now=past, lifetime=timedelta(days=9))
+    authority = make_authority("webhook", now=past, lifetime=timedelta(days=9))
     expired = make_serving(authority, names=(HOST,), now=past, lifetime=timedelta(days=1))
     context = server_context()
     load_key_pair(context, expired)
@@ -163,7 +163,7 @@ async def test_a_certificate_that_has_expired_stops_nothing(env: WebhookEnvironm
 
 
 async def test_a_bundle_that_does_not_fit_stops_nothing(env: WebhookEnvironment) -> None:
-    other = make_authority(now=datetime.now(UTC), lifetime=timedelta(days=9))
+    other = make_authority("webhook", now=datetime.now(UTC), lifetime=timedelta(days=9))
     async with env.asked() as server:
         await env.edit_configuration(caBundle=base64.b64encode(other.certificate).decode())
         asked = server.count("labelled")

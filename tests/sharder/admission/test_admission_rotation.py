@@ -9,6 +9,13 @@ from functools import cache
 import pytest
 
 from kubeio.http.endpoint import KeyPair
+from kubeio.program.certificates import (
+    is_signed_by,
+    make_authority,
+    make_serving,
+    read_certificate,
+    split_bundle,
+)
 from sharder.admission.certificate_manager import WebhookTrust
 from sharder.admission.certificate_set import (
     AUTHORITY_KEY,
@@ -20,13 +27,6 @@ from sharder.admission.certificate_set import (
     carry_out,
     plan_rotation,
     read_certificate_set,
-)
-from sharder.admission.certificates import (
-    is_signed_by,
-    make_authority,
-    make_serving,
-    read_certificate,
-    split_bundle,
 )
 from sharder.admission.settings import Lifetimes
 
@@ -60,7 +60,7 @@ def test_without_keys_there_are_new_ones_and_then_nothing_to_do() -> None:
 
 
 def test_an_address_is_named_as_one() -> None:
-    authority = make_authority(now=NOW, lifetime=DAY)
+    authority = make_authority("webhook", now=NOW, lifetime=DAY)
     pair = make_serving(authority, names=("127.0.0.1", "::1", "localhost"), now=NOW, lifetime=DAY)
     assert read_certificate(pair.certificate).names == {"127.0.0.1", "::1", "localhost"}
 
@@ -79,7 +79,7 @@ def test_a_certificate_for_another_address_is_renewed_at_once() -> None:
 
 
 def test_no_certificate_outlives_the_authority_that_signed_it() -> None:
-    authority = make_authority(now=NOW, lifetime=10 * DAY)
+    authority = make_authority("webhook", now=NOW, lifetime=10 * DAY)
     pair = make_serving(authority, names=NAMES, now=NOW, lifetime=60 * DAY)
     assert read_certificate(pair.certificate).not_after == NOW + 10 * DAY
 

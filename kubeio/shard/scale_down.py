@@ -22,9 +22,9 @@ from kubeio.models import Lease
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from shard_controller.shard.lease_acquisition import LeaseTemplate
+from kubeio.shard.lease_acquisition import LeaseTemplate
 
-log = structlog.get_logger("shard_controller")
+log = structlog.get_logger("kubeio")
 
 STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 QUESTION_TIMEOUT_S: Final = 1.0

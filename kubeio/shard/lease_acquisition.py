@@ -20,10 +20,10 @@ from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from kubeio.protocol import PROTOCOL_VERSION, RingKeys, is_shard_name
-from shard_controller.shard import process_proof
-from shard_controller.shard.process_proof import Identity, ProcessTable
+from kubeio.shard import process_proof
+from kubeio.shard.process_proof import Identity, ProcessTable
 
-log = structlog.get_logger("shard_controller")
+log = structlog.get_logger("kubeio")
 
 _MEMBER_IN_NAME = 54
 _MAX_MEMBER = 253

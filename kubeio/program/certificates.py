@@ -1,6 +1,6 @@
-"""X.509 for the webhook: an authority of its own, a serving certificate, and what one of them says.
+"""X.509 for servers of ours: an authority of its own, a serving certificate, and what one of them says.
 
-The only module that imports `cryptography`, and only a sharder that serves the webhook imports this one: 9 MB. Pure
+The only module that imports `cryptography`, and only a process that serves with it imports this one: 9 MB. Pure
 but for randomness; instants are passed in. Certificates are valid from an hour before they are made: the API
 server's clock may be behind ours.
 """
@@ -51,11 +51,11 @@ class CertificateFacts:
         return (self.not_after - now) / life
 
 
-def make_authority(*, now: datetime, lifetime: timedelta) -> KeyPair:
-    """A new authority; no two have the same name."""
+def make_authority(purpose: str, *, now: datetime, lifetime: timedelta) -> KeyPair:
+    """A new authority for *purpose*; no two have the same name."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    subject = _name(f"ringleader webhook {serial:x}")
+    subject = _name(f"ringleader {purpose} {serial:x}")
     certificate = (
         _builder(subject, subject, key.public_key(), serial=serial, now=now, until=now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -24,13 +24,14 @@ from kubeio.leases.lease import Leases
 from kubeio.models import Lease
 from kubeio.program.host import Host
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
-from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import StallDetector, stacks_of_threads
-from shard_controller.shard import lease_acquisition
-from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.shard.lease_validity import LeaseValidity, Phase
+from kubeio.program.stacks import stacks_of_threads
+from kubeio.shard import lease_acquisition
+from kubeio.shard.errors import LeaseLost, Stalled
+from kubeio.shard.exit_timer import ExitTimer
+from kubeio.shard.lease_validity import LeaseValidity, Phase
+from kubeio.shard.progress import StallDetector
 
-log = structlog.get_logger("shard_controller")
+log = structlog.get_logger("kubeio")
 
 LOST_LEASE_EXIT = 3
 STALLED_EXIT = 1

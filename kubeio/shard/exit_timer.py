@@ -13,7 +13,7 @@ import os
 from typing import Final, Never
 
 from kubeio.clock import Clock
-from shard_controller.shard.lease_validity import LeaseValidity
+from kubeio.shard.lease_validity import LeaseValidity
 
 LATEST: Final = 1.9
 """Durations after which the process has ended: others may have its objects after two (protocol 4)."""

@@ -1,0 +1,1 @@
+"""Shards controllers that were not written for it: stands between a controller and the API server."""

@@ -1,0 +1,100 @@
+"""Bodies of writes: what they say of their object, and labels put into them. Pure.
+
+JSON keeps every byte but those of the maps on the way to the labels. A body in another encoding is refused: a client
+then sends JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from proxy.protobuf import Malformed, Message, ObjectHead
+
+JSON: Final = "application/json"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+APPLY: Final = "application/apply-patch+yaml"
+PATCHES: Final = frozenset(
+    {"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"}
+)
+"""Patches that describe a change, and no object."""
+
+
+class UnsupportedEncoding(ValueError):
+    """A body in an encoding that takes no label; the text says what to send."""
+
+
+class Body(Protocol):
+    """An object in a body."""
+
+    @property
+    def head(self) -> ObjectHead:
+        """What it says of itself."""
+
+    def with_labels(self, labels: Mapping[str, str]) -> bytes:
+        """The body with *labels* beside, or instead of, those that it has."""
+
+
+def read_body(content: bytes, content_type: str) -> Body:
+    """The object in *content*. Raises: UnsupportedEncoding; Malformed if it is no object."""
+    encoding = content_type.partition(";")[0].strip().lower()
+    if encoding == PROTOBUF:
+        return Message(content)
+    if encoding in (JSON, ""):
+        return JsonBody(content)
+    if encoding == APPLY:
+        if not content.lstrip().startswith(b"{"):
+            raise UnsupportedEncoding("apply takes JSON here, which is YAML too")
+        return JsonBody(content)
+    raise UnsupportedEncoding(f"{encoding} is not supported here; send {JSON} or {PROTOBUF}")
+
+
+class JsonBody:
+    """An object as JSON. Raises Malformed when it is made."""
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self._fields = _raw_fields(content)
+            self._metadata = _maybe_fields(self._fields.get("metadata"))
+            self._labels = _texts(self._metadata.get("labels", b"null")) or {}
+            self.head = ObjectHead(
+                kind=_text(self._fields.get("kind")),
+                name=_text(self._metadata.get("name")),
+                generate_name=_text(self._metadata.get("generateName")),
+                controller_uid=_controller_uid(self._metadata.get("ownerReferences")),
+                labels=self._labels,
+            )
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise Malformed(f"the body is no JSON object: {error}") from None
+
+    def with_labels(self, labels: Mapping[str, str]) -> bytes:
+        """The body with *labels* beside, or instead of, those that it has."""
+        metadata = self._metadata | {"labels": msgspec.Raw(msgspec.json.encode(self._labels | dict(labels)))}
+        return msgspec.json.encode(self._fields | {"metadata": msgspec.Raw(msgspec.json.encode(metadata))})
+
+
+class _Reference(msgspec.Struct, gc=False):
+    uid: str = ""
+    controller: bool | None = None
+
+
+_raw_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_raw_or_null: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+_texts: Final = msgspec.json.Decoder(dict[str, str] | None).decode
+_text_or_null: Final = msgspec.json.Decoder(str | None).decode
+_references: Final = msgspec.json.Decoder(list[_Reference] | None).decode
+
+
+def _maybe_fields(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+    return {} if raw is None else _raw_or_null(raw) or {}
+
+
+def _text(raw: msgspec.Raw | None) -> str:
+    return "" if raw is None else _text_or_null(raw) or ""
+
+
+def _controller_uid(raw: msgspec.Raw | None) -> str:
+    references = [] if raw is None else _references(raw) or []
+    return next((each.uid for each in references if each.controller), "")

@@ -1,0 +1,211 @@
+"""The relay before a real kube-apiserver: an unmodified kube-controller-manager, labels in protobuf, upgrades."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
+from devcluster.real.binaries import SERVERS, find_binaries
+from devcluster.real.real_plane import RealPlane
+from kubeio.rest.request_info import request_info
+from proxy.bodies import PROTOBUF
+from proxy.child import start_child
+from proxy.controller_files import environment
+from proxy.director import Selection
+from proxy.protobuf import ObjectHead
+from ringleader.testing.single_task import single_task
+from tests.contract.api import Api, api_from
+from tests.proxy.protobuf_writer import field, message, metadata
+from tests.proxy.relays import LABELS, NAME, SHARD, TERMS, ScriptedDirector, raw_client, relayed
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+SELECTIONS = {
+    "deployments.apps": Selection(TERMS),
+    "replicasets.apps": Selection(TERMS),
+    "pods": Selection(f"{SHARD}={NAME}"),
+}
+APPS, PODS = "/apis/apps/v1/namespaces/default", "/api/v1/namespaces/default/pods"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
+    try:
+        find_binaries(SERVERS, kubernetes_recipe())
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+    async with single_task(real_plane(tmp_path_factory.mktemp("plane"), controller_manager=False)) as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admin(plane: RealPlane) -> AsyncIterator[Api]:
+    async with api_from(plane.kubeconfig) as api:
+        yield api
+
+
+def controller_manager(*flags: str) -> list[str]:
+    binary = find_binaries(["kube-controller-manager"], kubernetes_recipe())["kube-controller-manager"]
+    return [
+        str(binary),
+        "--controllers=deployment-controller,replicaset-controller",
+        "--secure-port=0",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        "--profiling=false",
+        "--leader-elect=true",
+        *flags,
+    ]
+
+
+def deployment(name: str, *, labels: dict[str, str], replicas: int = 3) -> dict[str, Any]:
+    container = {"name": "main", "image": "none"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+async def pods_of(admin: Api, app: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await admin.get(PODS, labelSelector=f"app={app}")).body["items"]
+    return found
+
+
+async def until_pods(admin: Api, app: str, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(30):
+        while len(found := await pods_of(admin, app)) < count:  # noqa: ASYNC110 - another process's work
+            await asyncio.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize("encoding", ["application/vnd.kubernetes.protobuf", "application/json"])
+async def test_kube_controller_manager_leads_and_works_on_what_it_is_shown(
+    plane: RealPlane, admin: Api, tmp_path: Path, encoding: str
+) -> None:
+    mine, other = (f"{stem}-{encoding[-4:]}" for stem in ("mine", "other"))
+    director = ScriptedDirector(SELECTIONS)
+    async with relayed(plane.kubeconfig, tmp_path, director, locks=["kube-controller-manager"]) as through:
+        command = controller_manager(
+            f"--kubeconfig={through.kubeconfig}", f"--kube-api-content-type={encoding}"
+        )
+        child = await start_child(command, environment=environment(os.environ, tmp_path, port=through.port))
+        try:
+            (await admin.post(f"{APPS}/deployments", deployment(other, labels={}))).check(201)
+            (await admin.post(f"{APPS}/deployments", deployment(mine, labels=LABELS))).check(201)
+            pods = await until_pods(admin, mine, 3)
+            assert through.locks.renewed_at is not None
+            leases = await admin.get("/apis/coordination.k8s.io/v1/leases")
+            assert "kube-controller-manager" not in leases.names
+            (replica_set,) = (await admin.get(f"{APPS}/replicasets", labelSelector=f"app={mine}")).body[
+                "items"
+            ]
+            for made in (*pods, replica_set):
+                assert LABELS.items() <= made["metadata"]["labels"].items()
+            assert not await pods_of(admin, other)
+            creates = [write for write in director.begun if write.info.verb == "create" and write.body]
+            assert {
+                write.body.controller_uid for write in creates if write.info.resource == "pods" and write.body
+            } == {replica_set["metadata"]["uid"]}
+        finally:
+            await child.end(grace_s=10)
+        await director.wait_ended(len(director.begun))
+        assert all(status is not None for _, status in director.ended)
+
+
+async def test_a_controller_whose_lock_is_revoked_exits_by_itself(plane: RealPlane, tmp_path: Path) -> None:
+    """Within its RenewDeadline and one RetryPeriod: with the defaults, 12 s."""
+    async with relayed(plane.kubeconfig, tmp_path, locks=["kube-controller-manager"]) as through:
+        command = controller_manager(
+            f"--kubeconfig={through.kubeconfig}",
+            "--leader-elect-lease-duration=4s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+        )
+        child = await start_child(command, environment=environment(os.environ, tmp_path, port=through.port))
+        try:
+            async with asyncio.timeout(20):
+                while through.locks.renewed_at is None:  # noqa: ASYNC110 - another process's work
+                    await asyncio.sleep(0.05)
+            through.locks.revoke()
+            assert await asyncio.wait_for(child.wait(), 2 + 0.5 + 5) == 1
+        finally:
+            await child.end(grace_s=1)
+
+
+def objects(name: str, version: str = "") -> dict[str, tuple[str, str, bytes]]:
+    """Paths of collections and, in protobuf, an object of each with a label and an annotation."""
+    head = ObjectHead(name=name, labels={"own": "label", SHARD: "another"})
+    meta = field(1, metadata(head) + field(6, version) + field(12, field(1, "a") + field(2, "b")))
+    container = field(2, field(1, "main") + field(2, "none"))
+    app = field(1, field(1, "app") + field(2, name))
+    template = field(3, field(1, field(11, field(1, "app") + field(2, name))) + field(2, container))
+    return {
+        PODS: ("v1", "Pod", meta + field(2, container)),
+        "/api/v1/namespaces/default/configmaps": (
+            "v1",
+            "ConfigMap",
+            meta + field(2, field(1, "k") + field(2, "v")),
+        ),
+        f"{APPS}/replicasets": (
+            "apps/v1",
+            "ReplicaSet",
+            meta + field(2, field(1, 2) + field(2, app) + template),
+        ),
+        "/apis/coordination.k8s.io/v1/namespaces/default/leases": (
+            "coordination.k8s.io/v1",
+            "Lease",
+            meta + field(2, field(1, "me")),
+        ),
+    }
+
+
+@pytest.mark.parametrize("path", list(objects("x")))
+async def test_labels_appended_to_protobuf_are_labels_to_the_api_server(
+    plane: RealPlane, admin: Api, tmp_path: Path, path: str
+) -> None:
+    name = f"proto-{path.rpartition('/')[2]}"
+    selections = {request_info("POST", path).group_resource: Selection(TERMS)}
+    body = message(*objects(name)[path])
+    async with (
+        relayed(plane.kubeconfig, tmp_path, ScriptedDirector(selections)) as through,
+        api_from(through.kubeconfig) as api,
+    ):
+        made = await api.request("POST", path, body, content_type=PROTOBUF)
+        made.check(201)
+        body = message(*objects(name, made.version)[path])
+        (await api.request("PUT", f"{path}/{name}", body, content_type=PROTOBUF)).check(200)
+    stored = await admin.get(f"{path}/{name}")
+    assert stored.labels.items() >= (LABELS | {"own": "label"}).items()
+    assert stored.meta["annotations"]["a"] == "b"
+    assert "Warning" not in made.headers
+    (write, _) = through.director.asked
+    assert write.body is not None
+    assert write.body.name == name
+
+
+async def test_a_watch_over_a_websocket_is_selected_too(plane: RealPlane, admin: Api, tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    director = ScriptedDirector({"configmaps": Selection(TERMS)})
+    upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+    upgrade += ["Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Origin: https://localhost"]
+    async with relayed(plane.kubeconfig, tmp_path, director) as through, raw_client(through.port) as client:
+        client.send("GET", f"{path}?watch=true", b"", *upgrade)
+        status, headers = await client.head()
+        assert (status, headers["upgrade"]) == (101, "websocket")
+        (await admin.post(path, {"metadata": {"name": "unseen"}})).check(201)
+        (await admin.post(path, {"metadata": {"name": "shown", "labels": LABELS}})).check(201)
+        seen = b""
+        async with asyncio.timeout(10):
+            while b'"name":"shown"' not in seen:
+                seen += await client.reader.read(2**16)
+        assert b"unseen" not in seen
