@@ -144,6 +144,8 @@ class Relay:
                     await self._connect(pair, credential)
                 if route.write is not None:
                     body = await self._admitted(route.write, route.body, request.body)
+                if not pair.is_open:
+                    return
                 if pair.server(credential.certificate) is not None:
                     break  # else the server closed meanwhile
         except Refused as refused:

@@ -23,6 +23,9 @@ _COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
 """Subresources that are connections to something else: they pass whole."""
 
+_PROTOCOLS: Final = frozenset({b"spdy/3.1", b"websocket"})
+"""Protocols of Kubernetes' connections. Another one, HTTP/2 say, could carry requests past the director."""
+
 
 class Refused(Exception):
     """The request is answered by *refusal*."""
@@ -59,6 +62,8 @@ class Router:
             info = request_info(request.method.decode(), target)
         except BadTarget as error:
             raise Refused(Refusal(400, str(error))) from None
+        if request.is_upgrade and request.header(b"upgrade").lower() not in _PROTOCOLS:
+            raise Refused(Refusal(400, "only SPDY/3.1 and websocket can be switched to"))
         if info.subresource in CONNECTIONS:
             return Route(target)
         is_read = request.method in (b"GET", b"HEAD")

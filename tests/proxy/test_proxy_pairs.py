@@ -131,6 +131,11 @@ async def test_what_is_not_http_or_too_large_is_refused(
     async with relayed(server.cluster(), tmp_path) as through:
         for data, expected in [
             (b"garbage\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\nA: b\n\n", 400),
+            (b"GET / HTTP/1.1\r\nA: b\rAuthorization: c\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nAuthorization : b\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", 400),
+            (b"CONNECT server:443 HTTP/1.1\r\n\r\n", 401),
             (b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             (b"GET / HTTP/1.1\r\nX: " + 1001 * b"x" + b"\r\n\r\n", 431),
             (b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + 1001 * b"x", 413),
@@ -249,6 +254,17 @@ async def test_an_upgrade_that_the_server_refuses_is_the_last_request(
         assert await client.is_closed()
 
 
+async def test_an_upgrade_to_http_2_could_carry_writes_and_is_refused(
+    server: WireServer, tmp_path: Path
+) -> None:
+    async with asking(server, tmp_path) as (client, _):
+        client.send(
+            "GET", PODS, b"", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: x"
+        )
+        assert (await client.answer())[0] == 400
+    assert server.requests == []
+
+
 async def test_a_write_is_no_upgrade(server: WireServer, tmp_path: Path) -> None:
     async with asking(server, tmp_path) as (client, _):
         client.send("POST", PODS, b"", *UPGRADE)
@@ -341,15 +357,17 @@ async def test_a_write_whose_server_is_lost_has_no_status(
 async def test_a_write_that_waits_is_not_sent_once_its_client_is_gone(
     server: WireServer, tmp_path: Path
 ) -> None:
-    director = ScriptedDirector(gate=asyncio.Event())
+    gate = asyncio.Event()
+    director = ScriptedDirector(gate=gate)
     async with asking(server, tmp_path, director) as (client, through):
         client.send("DELETE", f"{PODS}/x")
         await director.wait_for(lambda: bool(director.asked))
         client.hang_up()
+        try:
+            await director.wait_for(lambda: bool(director.cancelled), timeout_s=3)
+        finally:
+            gate.set()
         await through.relay.wait_quiet()
-        assert director.gate is not None
-        director.gate.set()
-        await asyncio.sleep(0.05)
     assert (server.requests, director.begun) == ([], [])
 
 
