@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.kubeio.http.wire_server import (
     sending,
     silent,
 )
-from tests.proxy.relays import RawClient, Relayed, ScriptedDirector, raw_client, relayed
+from tests.proxy.relays import LOOPBACK, RawClient, Relayed, ScriptedDirector, raw_client, relayed
 
 PODS = "/api/v1/namespaces/a/pods"
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -439,3 +440,20 @@ async def test_a_relay_that_ends_ends_every_connection(server: WireServer, tmp_p
     assert [status for _, status in director.ended] == [None]
     assert through.relay.pairs == 0
     await server.until_closed()
+
+
+async def test_a_client_whose_handshake_ends_after_the_relay_is_cut_off(
+    server: WireServer, tmp_path: Path
+) -> None:
+    """The client has finished its part of the handshake, and has sent a request, before the relay knows of it."""
+    async with relayed(server.cluster(), tmp_path) as through:
+        tls = ssl.create_default_context(cadata=LOOPBACK.ca.decode())
+        connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", through.port, ssl=tls))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with suppress(OSError):
+        reader, writer = await connecting
+        RawClient(reader, writer).send("GET", PODS)
+        assert await RawClient(reader, writer).is_closed()
+        writer.transport.abort()
+    assert server.requests == []
