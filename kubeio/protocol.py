@@ -53,6 +53,10 @@ class RingKeys:
         self.shard = f"shard.{domain}/{ring}"
         self.drain = f"drain.{domain}/{ring}"
         self.turn = f"turn.{domain}/{ring}"  # an annotation
+        self.visible = f"visible.{domain}/{ring}"  # the shard whose unmodified controller may see the object
+        # extras of the user that a request acts as (docs/adr/0051)
+        self.life_extra = f"life.{domain}/{ring}"
+        self.shard_extra = f"shard.{domain}/{ring}"
         # labels of a Lease
         self.ring_label = f"{domain}/controllerring"
         self.state = f"{domain}/state"

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.inspect.complete import complete_ring
 from ringleader.inspect.flags import change, dashboard, look, simulate
 from ringleader.inspect.flags.check import check
 from ringleader.migrate.flags import app as migrate
@@ -127,6 +128,13 @@ def sharder(context: typer.Context) -> None:
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
+def proxy() -> None:
+    """Run an unmodified controller as one shard."""
+    # `--` separates the controller's words: typer would swallow it, so they are taken as they came
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "proxy", *sys.argv[2:]])  # noqa: S606 - no shell is wanted
+
+
+@app.command(add_help_option=False, context_settings=_PASSED_ON)
 def run(context: typer.Context) -> None:
     """Run a replica of a controller.
 
@@ -203,6 +211,42 @@ def crds() -> int:
     for path in sorted(asset("manifests", "crds").glob("*.yaml")):
         sys.stdout.write(path.read_text())
     return 0
+
+
+@app.command()
+@with_connection
+def fence(
+    *,
+    where: ConnectionOptions,
+    ring: Annotated[str, typer.Argument(help="Name of the ControllerRing.", autocompletion=complete_ring)],
+    ring_file: Annotated[
+        Path | None,
+        typer.Option("--ring-file", metavar="FILE", help="The ring in this file; no server is asked."),
+    ] = None,
+    identity: Annotated[
+        Literal["life", "pod"],
+        typer.Option(
+            "--identity",
+            help="What names the life of a request: an extra of its user, or the pod that its token names.",
+        ),
+    ] = "life",
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--account",
+            metavar="NAMESPACE/NAME",
+            help="ServiceAccount of the ring's shards, with --identity pod. Repeatable.",
+        ),
+    ] = None,
+) -> int:
+    """Print the policies that keep a life to its own objects.
+
+    ringleader fence RING | kubectl apply --server-side -f -
+    """
+    from ringleader.fence.command import run_fence
+    from ringleader.fence.documents import Identity
+
+    return run_fence(where, ring, ring_file=ring_file, identity=Identity(identity), accounts=account or ())
 
 
 @app.command()

@@ -31,7 +31,7 @@ OUTSIDE: Final = {
 """Pages that are not in docs/, and where they are on the site."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("index.md", "concepts.md", "demo.md", "tutorial.md", "writing-a-controller.md", "reference.md"),
-    "Coming from": ("coming-from-kopf.md", "coming-from-controller-runtime.md"),
+    "Coming from": ("coming-from-kopf.md", "coming-from-controller-runtime.md", "unmodified.md"),
     "Operate": (
         *(
             "operate.md",

@@ -15,9 +15,10 @@ import typer
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_command
 from kubeio.program.durations import parse_duration, parse_whole_seconds
+from kubeio.shard.ring import ring_from_file
 from shard_controller.api.controller import LeaderElected, Mode, Sharded, Single
 from shard_controller.process import app
-from shard_controller.process.settings import Settings, ring_from_file
+from shard_controller.process.settings import Fence, Settings
 from shard_controller.process.target import load_controller
 
 
@@ -95,6 +96,12 @@ def run(
     workers: Annotated[
         int, typer.Option(help="Reconciles at the same time. Default: as the controller says.")
     ] = 0,
+    fence: Annotated[
+        Fence,
+        typer.Option(
+            help="policy: writes also name this life, for the policies of `ringleader fence`; not ready without them."
+        ),
+    ] = Fence.TESTS,
     kubeconfig: Annotated[
         str, typer.Option(help="Kubeconfig file. Default: $KUBECONFIG, the pod, ~/.kube/config.")
     ] = "",
@@ -145,6 +152,7 @@ def run(
             termination_grace_s=_grace_s(termination_grace_period),
             lease_duration_s=parse_whole_seconds("--lease-duration", lease_duration),
             workers=workers or None,
+            fence=fence,
             journal=journal,
             probes_bind=health_probe_bind_address,
             probes_port_file=probes_port_file,

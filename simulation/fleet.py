@@ -218,9 +218,7 @@ class Fleet:
 
     def _controller(self, replica: Replica) -> sc.Controller[_Website]:
         """The controller of the example, with a wait, an outside system and the judges."""
-        controller = sc.Controller(
-            _WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=4.0 * self.scale.lease_s
-        )
+        controller = sc.Controller(_WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=self.scale.timeout_s)
         rng, judges, longest_s = replica.process.rng, self.judges, self.scale.longest_reconcile_s
 
         @controller.reconcile

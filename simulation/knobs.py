@@ -30,7 +30,7 @@ KNOBS: Final = (
     Knob("kubeio.watches.reflector", "_PART", (1, 3)),
     Knob("kubeio.watches.reflector", "_WATCH_LASTS_S", ((3, 20), (20, 60))),
     Knob("shard_controller.reconcile.worker", "HANDOFFS", (1, 4)),
-    Knob("shard_controller.process.ring_poll", "_RING_POLL_S", (1.0, 60.0)),
+    Knob("kubeio.shard.ring", "_RING_POLL_S", (1.0, 60.0)),
     Knob("sharder.membership.hash_rings", "BUILT_AT_ONCE", (0,)),
     Knob("sharder.membership.orphans", "BATCH", (1,)),
     Knob("sharder.membership.orphans", "PAGE", (1, 3)),

@@ -33,6 +33,8 @@ class Scale:
     finalizes: bool
     """Whether the controller has a finalizer."""
     longest_reconcile_s: float
+    timeout_s: float
+    """Reconciles that take longer are cancelled."""
     updates_per_s: float
     faults_until_s: float = 240.0
     """Until then faults strike."""
@@ -59,6 +61,7 @@ def draw_large_scale(rng: random.Random, *, hours: float) -> Scale:
         hold=rng.random() < 0.5,
         finalizes=False,
         longest_reconcile_s=1.0,
+        timeout_s=60.0,
         updates_per_s=5.0,
         faults_until_s=3600.0 * hours,
     )
@@ -79,5 +82,6 @@ def draw_scale(rng: random.Random) -> Scale:
         hold=rng.random() < 0.5,
         finalizes=rng.random() < 0.3,
         longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
+        timeout_s=lease_s * rng.choice((2.0, 4.0)),
         updates_per_s=rng.choice((0.5, 1.0, 2.0)),
     )

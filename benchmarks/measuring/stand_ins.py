@@ -19,12 +19,11 @@ from kubeio.clock import Clock, micro_time
 from kubeio.errors import Conflict, Invalid, KubeError, NotFound
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
+from kubeio.shard.handoff import acknowledgement, decide_handoff
 from kubeio.shard.lease_acquisition import LeaseTemplate, fresh_name, release
 from kubeio.shard.process_proof import Identity
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Changed, Listed, Reflector
-from shard_controller.shard.drain import acknowledgement
-from shard_controller.shard.ownership_decisions import decide_handoff
 
 _GRAIN_S: Final = 0.05
 

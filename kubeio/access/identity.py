@@ -30,17 +30,17 @@ def impersonation_of(user: ConfigEntry) -> tuple[tuple[str, str], ...]:
     headers.extend(("Impersonate-Group", group) for group in groups)
     if extra is not None:
         for key in extra.fields:
-            headers.extend((f"Impersonate-Extra-{_header_key(key)}", value) for value in extra.texts(key))
+            headers.extend((header_of_extra(key), value) for value in extra.texts(key))
     for header, value in headers:
         if "\r" in value or "\n" in value or not value.isascii():
             raise user.error("as", value, f"cannot be sent in the header {header}", "use printable ASCII")
     return tuple(headers)
 
 
-def _header_key(key: str) -> str:
-    """*key* with what a header's name may not hold percent-encoded, as in client-go."""
+def header_of_extra(key: str) -> str:
+    """Header that impersonates the extra *key*; what a header's name may not hold is encoded as in client-go."""
     legal = set("!#$&'*+-.^_`|~")
-    return "".join(
+    return "Impersonate-Extra-" + "".join(
         c if c in legal or (c.isascii() and c.isalnum()) else "".join(f"%{byte:02X}" for byte in c.encode())
         for c in key
     )

@@ -17,6 +17,8 @@ class Call(msgspec.Struct, gc=False):
     body: bytes | None = None
     content_type: str = "application/json"
     is_stream: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further ones, beside those of the transport."""
 
 
 class BrokenMessage(Exception):

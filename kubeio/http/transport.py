@@ -195,7 +195,7 @@ class SocketTransport:
         query = _encoded(tuple(call.query.items())) if call.query else ""
         head = (
             f"{call.method} {self._endpoint.base_path}{call.path}{query} HTTP/1.1\r\n{self._head[1]}"
-            f"Accept: {call.accept}\r\n"
+            f"{_lines(call.headers)}Accept: {call.accept}\r\n"
         )
         body = call.body
         if body is None:
@@ -213,12 +213,17 @@ class SocketTransport:
         lines = [f"Host: {self._endpoint.authority}"]
         if credential.authorization:
             lines.append(f"Authorization: {credential.authorization}")
-        lines.extend(f"{name}: {value}" for name, value in self._headers)
-        return "".join(f"{line}\r\n" for line in lines)
+        return "".join(f"{line}\r\n" for line in lines) + _lines(self._headers)
 
 
 def _unsent(reason: str) -> BrokenMessage:
     return BrokenMessage(reason, sent=False, answered=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _lines(headers: tuple[tuple[str, str], ...]) -> str:
+    """*headers* as they stand in a request."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
 @functools.lru_cache(maxsize=64)

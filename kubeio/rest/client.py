@@ -7,6 +7,7 @@ be repeated. Not for use from several event loops.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -72,6 +73,7 @@ class Client:
         transport: Transport | None = None,
     ) -> None:
         self.cluster = cluster
+        self._headers: tuple[tuple[str, str], ...] = ()
         self._clock = clock or SystemClock()
         self._transport = transport or SocketTransport(
             cluster.endpoint,
@@ -82,6 +84,12 @@ class Client:
             max_connections=max_connections,
             observe=None if metrics is None else metrics.observe,
         )
+
+    def with_headers(self, headers: tuple[tuple[str, str], ...]) -> Client:
+        """A client that sends *headers* with each request, over the connections of this one, which closes them."""
+        client = copy.copy(self)
+        client._headers = self._headers + headers
+        return client
 
     async def __aenter__(self) -> Client:
         return self
@@ -133,7 +141,7 @@ class Client:
 
         The iterator ends when the server ends the answer. Leaving the block raises Unreachable if it was cut off.
         """
-        call = Call("GET", _quoted(path), query, accept, is_stream=True)
+        call = Call("GET", _quoted(path), query, accept, is_stream=True, headers=self._headers)
         try:
             async with self._transport.stream(call, connect_timeout_s) as lines:
                 if isinstance(lines, Answer):
@@ -321,6 +329,7 @@ class Client:
     # -- inside ------------------------------------------------------------------------------------------
 
     async def _answer(self, call: Call, timeout_s: float) -> Answer:
+        call.headers = self._headers
         try:
             answer = await self._transport.answer(call, timeout_s)
         except (BrokenMessage, UnusableKeyPair) as error:

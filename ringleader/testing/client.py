@@ -36,10 +36,13 @@ class RequestFailedError(Exception):
 
 
 class IndependentClient:
-    """Talks to one API server as the user of one kubeconfig. An async context."""
+    """Talks to one API server as the user of one kubeconfig. An async context. *headers* go with each request."""
 
-    def __init__(self, kubeconfig: Path, *, timeout_s: float = 30.0) -> None:
-        self._server, self._headers, self._tls = _read_kubeconfig(kubeconfig)
+    def __init__(
+        self, kubeconfig: Path, *, timeout_s: float = 30.0, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._server, own, self._tls = _read_kubeconfig(kubeconfig)
+        self._headers = {**own, **(headers or {})}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 

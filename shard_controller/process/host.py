@@ -1,76 +1,29 @@
-"""Surroundings of a replica: those of every process, its heartbeat, and the processes beside it."""
+"""Surroundings of a replica: those of every shard, and what watches its event loop."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeio.program.host import Host
-from kubeio.shard import process_proof
-from kubeio.shard.exit_timer import ExitTimer
-from kubeio.shard.heartbeat import HeartbeatThread
+from kubeio.shard.host import ShardHost
 from shard_controller.observe.watchdog import LoopBlockReporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from kubeio.access.cluster import Cluster
-    from kubeio.models import Lease
-    from kubeio.shard.lease_validity import LeaseValidity, Phase
-    from kubeio.shard.progress import StallDetector
     from shard_controller.observe.metrics import ControllerMetrics
 
 
 _controllers: set[str] = set()
 
 
-class ReplicaHost(Host):
+class ReplicaHost(ShardHost):
     """The surroundings of a replica on an ordinary machine."""
 
     @property
     def controllers(self) -> set[str]:
         """Names of the controllers that run in this process."""
         return _controllers
-
-    @property
-    def processes(self) -> process_proof.ProcessTable:
-        """The processes beside this one: they prove that an earlier one has ended."""
-        return process_proof.LinuxProcesses()
-
-    def identity(self) -> process_proof.Identity:
-        return process_proof.this_process()
-
-    def pod(self, member: str) -> str:
-        """`NAMESPACE/NAME` of the pod of *member*; empty outside of pods."""
-        return process_proof.this_pod(member)
-
-    def mark_children(self, shard: str) -> None:
-        """Mark the future children of this process as those of *shard*."""
-        process_proof.mark_children(shard)
-
-    def heartbeat(
-        self,
-        cluster: Cluster,
-        lease: Lease,
-        *,
-        validity: LeaseValidity,
-        progress: StallDetector,
-        on_phase: Callable[[Phase], None],
-    ) -> HeartbeatThread:
-        """A heartbeat of *lease* that goes on while the event loop is blocked; not started."""
-        return HeartbeatThread(
-            self,
-            cluster,
-            lease,
-            validity=validity,
-            progress=progress,
-            timer=self.exit_timer(validity),
-            on_phase=on_phase,
-        )
-
-    def exit_timer(self, validity: LeaseValidity) -> ExitTimer:
-        """A timer that ends this process if it outlives *validity*."""
-        return ExitTimer(validity, clock=self.clock)
 
     def watch_loop(
         self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kubeio.errors import InputError
 from kubeio.shard.lease_acquisition import LeaseTemplate, check_lease_member
+from kubeio.shard.ring import RingView
 from shard_controller.objects.caches import Caches
 from shard_controller.process.host import ReplicaHost
-from shard_controller.process.settings import RingView, Settings
+from shard_controller.process.settings import Settings
 
 
 def lease_template(

@@ -26,12 +26,13 @@ from kubeio.protocol import write_counts
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
-from kubeio.rest.reviews import Reviews
+from kubeio.rest.reviews import Reviews, User
 from kubeio.shard import lease_acquisition
 from kubeio.shard.heartbeat import LOST_LEASE_EXIT
 from kubeio.shard.lease_acquisition import AcquiredLease
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import StallDetector
+from kubeio.shard.ring import RingView, read_ring, ring_from_file, wait_ring_over
 from kubeio.shard.scale_down import ScaleDown
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
@@ -43,18 +44,19 @@ from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
+from shard_controller.process.fence import FenceWait
 from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
 from shard_controller.process.lease_template import lease_template
 from shard_controller.process.resources import find_resources
-from shard_controller.process.ring_poll import wait_ring_over
-from shard_controller.process.settings import RingView, Settings, read_ring, ring_from_file
+from shard_controller.process.settings import Fence, Settings
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
+from shard_controller.shard.identities import Identities, named, unnamed
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
 from shard_controller.shard.writer import FencedWriter
 
@@ -97,6 +99,7 @@ class Replica:
         self._history = History(host.clock)
         self._pages = Pages()
         self._runtime: ControllerRuntime | None = None
+        self._fence: FenceWait | None = None
 
     def can_stop(self) -> bool:
         """Whether there is something running that ends when asked."""
@@ -104,6 +107,10 @@ class Replica:
 
     async def work(self, mode: Mode) -> int:
         """Do what *mode* says until asked to stop; the exit code."""
+        if self._settings.fence == Fence.POLICY and not isinstance(mode, Sharded):
+            raise InputError(
+                "--fence", "policy", "is for shards: only their objects bear a name", "leave it out"
+            )
         bind, port = self._settings.probes_address
         ready = {"work": self._why_not_ready}
         watch = self._host.watch_loop(
@@ -129,6 +136,8 @@ class Replica:
         return GuardedPages(gate, {DEBUG_RIGHT: objects, "/debug/queue": queue})
 
     def _why_not_ready(self) -> str | None:
+        if self._fence is not None and self._fence.problem:
+            return f"not fenced by policies: {self._fence.problem}"
         return "caches are not filled yet" if self._runtime is None else self._runtime.why_not_ready()
 
     # -- modes
@@ -139,6 +148,7 @@ class Replica:
             # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
         caches = await self._resources(view)
+        account = await self._fenced_account(view, caches)
         template = lease_template(view, self._settings, caches, host=self._host, name=self._controller.name)
         leases = Leases(self._client, view.spec.lease_namespace)
         acquired = await lease_acquisition.acquire(
@@ -150,7 +160,20 @@ class Replica:
             processes=self._host.processes,
         )
         self._host.mark_children(acquired.name)
-        return await self._run_shard(acquired, template, caches, leases)
+        clients = unnamed(self._client)
+        if account is not None:
+            clients = named(self._client, account, keys=template.keys, shard=acquired.name)
+        return await self._run_shard(acquired, template, caches, leases, clients)
+
+    async def _fenced_account(self, view: RingView, caches: Caches) -> User | None:
+        """The account to act as once the API server's fence acts; None if requests are to name nothing."""
+        if self._settings.fence != Fence.POLICY:
+            return None
+        kinds = [kind.resource for kind in caches]
+        self._fence = FenceWait(
+            self._client, view.keys, kinds, namespaces=self._settings.namespaces, host=self._host
+        )
+        return await self._fence.wait()
 
     async def _read_ring(self, ring: str) -> RingView:
         path = self._settings.ring_file
@@ -162,6 +185,7 @@ class Replica:
         template: lease_acquisition.LeaseTemplate,
         caches: Caches,
         leases: Leases,
+        clients: Identities,
     ) -> int:
         """Run one shard: from its first renewal to its release."""
         keys = template.keys
@@ -182,7 +206,7 @@ class Replica:
             clock=self._clock,
             rng=self._rng,
         )
-        runtime = self._build(caches, ownership, leases)
+        runtime = self._build(caches, ownership, clients, leases)
         loop = asyncio.get_running_loop()
 
         def follow(phase: Phase) -> None:
@@ -243,7 +267,8 @@ class Replica:
                 on_waiting=lambda leader: log.info("waiting", leader=leader),
                 status=leader_gauge(self._registry),
             ):
-                await self._run(self._build(caches, ExclusiveOwnership(identity)), caches)
+                runtime = self._build(caches, ExclusiveOwnership(identity), unnamed(self._client))
+                await self._run(runtime, caches)
         except LeadershipLost as error:
             log.error("leadership lost", error=str(error))
             return LOST_LEASE_EXIT
@@ -251,12 +276,15 @@ class Replica:
 
     async def _work_alone(self) -> int:
         caches = await self._resources(None)
-        await self._run(self._build(caches, ExclusiveOwnership(self._settings.member_name)), caches)
+        ownership = ExclusiveOwnership(self._settings.member_name)
+        await self._run(self._build(caches, ownership, unnamed(self._client)), caches)
         return 0
 
     # -- parts
 
-    def _build(self, caches: Caches, ownership: Ownership, leases: Leases | None = None) -> ControllerRuntime:
+    def _build(
+        self, caches: Caches, ownership: Ownership, clients: Identities, leases: Leases | None = None
+    ) -> ControllerRuntime:
         """The parts that work under *ownership*, and the debug pages over them. *leases*: of the ring's shards."""
         controller, clock, rng = self._controller, self._clock, self._rng
         spans = find_spans(controller=controller.name, shard=ownership.shard)
@@ -269,7 +297,7 @@ class Replica:
             metrics=QueueCollectors(self._registry).named(controller.name),
         )
         writer = FencedWriter(
-            self._client,
+            clients,
             ownership,
             leases=leases,
             field_manager=controller.name,
@@ -369,7 +397,12 @@ class Replica:
     async def _poll_ring(self, ring: str, caches: Caches) -> None:
         """Stop once *ring* is being deleted and nothing of it is ours any more."""
         if ring:
-            await wait_ring_over(self._client, ring, caches, self._rng)
+            await wait_ring_over(
+                self._client,
+                ring,
+                is_empty=lambda: not any(len(kind.store) for kind in caches),
+                rng=self._rng,
+            )
             self._stopping.set()
 
     async def _resources(self, view: RingView | None) -> Caches:

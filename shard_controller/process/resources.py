@@ -15,10 +15,11 @@ from kubeio.errors import InputError
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from kubeio.shard.ring import RingView, controlled_resources
 from shard_controller.api.controller import Controller
 from shard_controller.declare.errors import STATUS_REMEDY
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
-from shard_controller.process.settings import RingView, Settings, controlled_resources
+from shard_controller.process.settings import Settings
 
 log = structlog.get_logger("shard_controller")
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import structlog
 
-from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
+from kubeio.errors import Conflict, Invalid, NotFound
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Meta, Object, ObjectKey
-from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
-from kubeio.protocol import RingKeys
 from kubeio.shard.errors import ShardError
+from kubeio.shard.handoff import Directed, HandoffMode, KeepOwner, Plain, acknowledgement, is_held
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.ownership import ShardOwnership
-from shard_controller.shard.ownership_decisions import Directed, HandoffMode, KeepOwner, Plain
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
@@ -35,40 +33,6 @@ class NotAcknowledged(ShardError):
         self.what = what
         self.reason = reason
         super().__init__(f"{what} not given up: {reason}")
-
-
-def acknowledgement(meta: Meta, handoff: HandoffMode, keys: RingKeys) -> MergePatch:
-    """The patch that gives up exactly the version that *meta* shows: 409 or 422 otherwise. Pure.
-
-    The version is stricter than a turn: it is tested alone. A merge patch does not depend on the annotations that the
-    cache drops.
-    """
-    metadata: dict[str, object] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-    match handoff:
-        case Directed(to=to):
-            metadata["labels"] = {keys.shard: to, keys.drain: None}
-            metadata["annotations"] = {keys.turn: meta.resource_version}
-        case Plain():
-            metadata["labels"] = {keys.shard: None, keys.drain: None}
-            metadata["annotations"] = {keys.turn: None}
-        case KeepOwner():
-            metadata["labels"] = {keys.drain: None}
-    return MergePatch({"metadata": metadata})
-
-
-async def is_held(leases: SharedLeaseReads, shard: str, keys: RingKeys) -> bool:
-    """Whether the Lease of *shard* is held, by a read that begins after this call.
-
-    Raises what the read raises, but for refusals: without an answer there is no evidence.
-    """
-    try:
-        lease = await leases.get(shard)
-    except (ServerFailure, Unreachable):
-        raise
-    except ApiError:
-        return False
-    is_of_this_ring = lease.metadata.labels.get(keys.ring_label) == keys.ring
-    return is_of_this_ring and lease.spec.holder_identity == shard
 
 
 class DrainAcknowledger:

@@ -17,6 +17,7 @@ from kubeio.labels import json_pointer
 from kubeio.models import Meta, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.protocol import FIRST_TURN, RingKeys
+from kubeio.shard.handoff import decide_handoff
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.objects.caches import ResourceCache, version_of
 from shard_controller.objects.min_versions import MinVersions
@@ -27,7 +28,6 @@ from shard_controller.shard.ownership_decisions import (
     OwnershipState,
     Reconcile,
     decide,
-    decide_handoff,
     state_of,
 )
 

@@ -15,6 +15,7 @@ import msgspec
 
 from kubeio.models import Meta
 from kubeio.protocol import RingKeys
+from kubeio.shard.handoff import HandoffMode, decide_handoff
 from kubeio.watches.versions import order
 
 
@@ -24,23 +25,6 @@ class OwnershipState(msgspec.Struct, frozen=True, gc=False):
     version: int
     shard: str | None
     drain: str | None
-
-
-class Directed(msgspec.Struct, frozen=True, gc=False):
-    """Pass the object on to the shard *to*."""
-
-    to: str
-
-
-class Plain(msgspec.Struct, frozen=True, gc=False):
-    """Remove both labels: the sharder assigns the object anew."""
-
-
-class KeepOwner(msgspec.Struct, frozen=True, gc=False):
-    """The drain label names its owner: remove only the drain label."""
-
-
-HandoffMode = Directed | Plain | KeepOwner
 
 
 class Reconcile(msgspec.Struct, frozen=True, gc=False):
@@ -77,13 +61,6 @@ def state_of(meta: Meta, keys: RingKeys) -> OwnershipState:
     """Ownership of the object that *meta* describes: version, owner and drain label."""
     labels = meta.labels
     return OwnershipState(order(meta.resource_version), labels.get(keys.shard), labels.get(keys.drain))
-
-
-def decide_handoff(drain: str, *, shard: str) -> HandoffMode:
-    """HandoffMode that a drain label with the value *drain* requests from *shard*."""
-    if drain == shard:
-        return KeepOwner()
-    return Directed(drain) if drain else Plain()
 
 
 def decide(

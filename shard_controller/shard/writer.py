@@ -30,6 +30,7 @@ from shard_controller.declare.request import Request
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.observe.observer import Observers
 from shard_controller.observe.tracing import Spans
+from shard_controller.shard.identities import Identities
 from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
@@ -77,14 +78,14 @@ class Unanswered:
 
 
 class FencedWriter:
-    """Writes of one process, under the fence of its *ownership*. *leases*: the shards' own, on a ring.
+    """Writes of one process by *clients*, under the fence of its *ownership*. *leases*: the shards' own, on a ring.
 
     Creates run in its tasks while it is entered: they outlive the reconcile that asked for them.
     """
 
     def __init__(
         self,
-        client: Client,
+        clients: Identities,
         ownership: Ownership,
         *,
         leases: Leases | None,
@@ -94,7 +95,8 @@ class FencedWriter:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self.client = client
+        self.client = clients.plain
+        self._named = clients.life
         self.ownership = ownership
         self._leases = leases
         self._field_manager = field_manager
@@ -145,7 +147,7 @@ class FencedWriter:
         """Send *patch* behind the fence's tests. Raises: Refused, NotFound, StatusMissing, other KubeErrors."""
         fenced = JsonPatch(self.ownership.fence(meta).operations + patch.operations)
         try:
-            answer = await self._send_patch(kind, meta, fenced, subresource=subresource)
+            answer = await self._send_patch(self._named, kind, meta, fenced, subresource=subresource)
         except (Invalid, Conflict) as error:
             await self._explain_refusal(kind, meta, error)
             raise
@@ -164,13 +166,13 @@ class FencedWriter:
 
     async def acknowledge(self, kind: ResourceCache, meta: Meta, patch: MergePatch) -> Object:
         """Send *patch* of a handoff; it carries its own test. Raises what the client raises."""
-        return await self._send_patch(kind, meta, patch)
+        return await self._send_patch(self.client, kind, meta, patch)
 
     async def delete(self, kind: ResourceCache, meta: Meta) -> None:
         """Delete exactly the version that *meta* shows. Raises: Refused; an object that is gone is fine."""
         try:
             async with self._write("delete", kind, meta.key):
-                await self.client.delete(
+                await self._named.delete(
                     kind.resource,
                     meta.name,
                     namespace=meta.namespace,
@@ -178,7 +180,7 @@ class FencedWriter:
                     resource_version=meta.resource_version,
                     propagation="Background",
                 )
-        except Conflict as error:
+        except (Conflict, Invalid) as error:  # 422: a policy's
             await self._explain_refusal(kind, meta, error)
             raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
         except NotFound:
@@ -282,7 +284,7 @@ class FencedWriter:
             drain = json_pointer("metadata", "labels", keys.drain)
             patch = JsonPatch().test("/metadata/uid", meta.uid).test(label, other).add(drain, shard)
             try:
-                await self._send_patch(kind, meta, patch)
+                await self._send_patch(self.client, kind, meta, patch)
                 log.info("controlled object asked for", object=_name(kind, meta.key), owner=other)
             except (Invalid, NotFound):
                 pass  # it moved meanwhile: the retry will see
@@ -298,10 +300,10 @@ class FencedWriter:
         return (lease.spec.holder_identity or "") in ("", shard)
 
     async def _send_patch(
-        self, kind: ResourceCache, meta: Meta, patch: Patch, *, subresource: str = ""
+        self, client: Client, kind: ResourceCache, meta: Meta, patch: Patch, *, subresource: str = ""
     ) -> Object:
         async with self._write("patch", kind, meta.key, subresource=subresource):
-            raw = await self.client.patch(
+            raw = await client.patch(
                 kind.resource,
                 meta.name,
                 patch,

@@ -139,22 +139,16 @@ def creates_late(strike: Strike) -> None:
     """What a replica creates arrives late, some of it after the client's deadline; its children are to be made anew."""
     if (replica := strike.live_shard()) is None:
         return
-    name, for_s = replica.process.name, strike.span_s()
-    late_s = strike.rng.choice((1.0, 10.0, 59.0))
+    name, for_s = replica.process.name, strike.rng.uniform(1, 20)
+    late_s = strike.rng.choice((5.0, 59.0, 59.0))
     strike.note(f"creates_late of {name}: up to {late_s} s, for {for_s:.1f} s")
     rule = Rule("request_late", verb="POST", path="configmaps", process=name, delay_s=late_s)
     broken = Rule("server_errors", verb="POST", path="configmaps", process=name, code=504, share=0.5)
     strike.add_rule(strike.rng.choice((rule, rule, broken)), for_s)
     strike.delete_children(owner=replica.shard)
-    end = strike.rng.choice(
-        (
-            None,
-            partial(strike.fleet.terminate, name),
-            partial(strike.set_member, name, {"cordoned": True}, for_s),
-        )
-    )
-    if end is not None:
-        strike.fleet.world.after(strike.rng.uniform(0, for_s), end)
+    cordon = partial(strike.set_member, name, {"cordoned": True}, 60.0)
+    end = strike.rng.choice((cordon, cordon, partial(strike.fleet.terminate, name)))
+    strike.fleet.world.after(strike.rng.uniform(0, 20), end)
 
 
 @fault

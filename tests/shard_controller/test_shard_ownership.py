@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kubeio.clock import ManualClock
 from kubeio.models import HasMeta, Meta, Object, ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.shard.handoff import Directed, KeepOwner, Plain, decide_handoff
 from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
@@ -18,16 +19,12 @@ from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 from shard_controller.shard.ownership_decisions import (
     Acknowledge,
     Defer,
-    Directed,
     Drop,
-    KeepOwner,
     OwnershipDecision,
     OwnershipState,
-    Plain,
     Reconcile,
     Reread,
     decide,
-    decide_handoff,
     state_of,
 )
 from tests.shard_controller.objects import KEYS

@@ -15,13 +15,12 @@ from kubeio.errors import NotFound, ServerFailure, Unreachable
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.shard.handoff import Directed, KeepOwner, Plain, acknowledgement, is_held
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.journal import FileJournal
-from shard_controller.shard.drain import acknowledgement, is_held
 from shard_controller.shard.ownership import ShardOwnership
-from shard_controller.shard.ownership_decisions import Directed, KeepOwner, Plain
 from shard_controller.shard.writer import Unanswered
 from tests.kubeio.virtual import LoopClock
 from tests.shard_controller.objects import KEYS, reference

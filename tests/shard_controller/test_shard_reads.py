@@ -18,6 +18,7 @@ from kubeio.resource import ApiResource
 from shard_controller.api.context import Context
 from shard_controller.api.session import ReconcileSession
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
+from shard_controller.shard.identities import unnamed
 from shard_controller.shard.ownership import ExclusiveOwnership
 from shard_controller.shard.writer import FencedWriter
 from tests.shard_controller.objects import CONFIGMAPS, SECRETS, WEBSITES, reference
@@ -62,7 +63,7 @@ def ctx() -> Context[Any]:
 def context_of(caches: Caches) -> Context[Any]:
     """The context of the first site in *caches*."""
     writer = FencedWriter(
-        unused,
+        unnamed(unused),
         ExclusiveOwnership("a-1"),
         leases=None,
         field_manager="test",

@@ -8,8 +8,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from shard_controller.process.ring_poll import is_ring_ending
-from shard_controller.process.settings import read_ring
+from kubeio.shard.ring import is_ring_ending, read_ring
 from tests.sharder.io.environment import RING, SharderEnvironment
 
 

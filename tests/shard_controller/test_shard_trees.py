@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeio.models import GroupResource, Meta
 from kubeio.protocol import RingEntry
 from kubeio.resource import ApiResource
-from shard_controller.process.settings import RingView, RingViewSpec
+from kubeio.shard.ring import RingView, RingViewSpec
 
 SITES = ApiResource("example.com", "v1", "websites", "Website")
 PAGES = GroupResource("example.com", "pages")

@@ -24,6 +24,7 @@ from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
+from kubeio.shard.handoff import Directed, Plain
 from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.api.context import Context
 from shard_controller.api.session import ReconcileSession
@@ -31,8 +32,8 @@ from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
+from shard_controller.shard.identities import unnamed
 from shard_controller.shard.ownership import ShardOwnership
-from shard_controller.shard.ownership_decisions import Directed, Plain
 from shard_controller.shard.writer import FencedWriter, Unanswered
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
@@ -58,7 +59,7 @@ class Shard:
         self.ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
         leases = Leases(client, NS)
         self.writer = FencedWriter(
-            client,
+            unnamed(client),
             self.ownership,
             leases=leases,
             field_manager="test",

@@ -30,6 +30,7 @@ SCALE = Scale(
     hold=False,
     finalizes=False,
     longest_reconcile_s=0.1,
+    timeout_s=20,
     updates_per_s=1,
 )
 

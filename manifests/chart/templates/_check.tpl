@@ -29,6 +29,21 @@
 {{- fail (printf "controllers.%s.leaseDurationSeconds: %v is longer than maxLeaseDurationSeconds of the ring %q (%v): such a replica would be no member" .name .leaseDurationSeconds .ring $most) }}
 {{- end }}
 {{- end }}
+{{- range $name, $fence := .Values.fence.rings }}
+{{- if and $fence (not (get $.Values.rings $name)) }}
+{{- fail (printf "fence.rings.%s: is no ring of this release: add it to rings, or install its policies by `ringleader fence %s`" $name $name) }}
+{{- end }}
+{{- if and $fence (eq (default "life" $fence.identity) "pod") (not $fence.accounts) }}
+{{- fail (printf "fence.rings.%s.accounts: is empty, and tokens of others name pods, too: list the ServiceAccounts of the ring's shards, such as [{namespace: sites, name: websites}]" $name) }}
+{{- end }}
+{{- end }}
+{{- range include "ringleader.controllers" . | fromJsonArray }}
+{{- $own := get $.Values.rings .ring }}
+{{- $fence := get $.Values.fence.rings .ring }}
+{{- if and (eq .fence "policy") $own (or (not $fence) (eq (default "life" (default dict $fence).identity) "pod")) }}
+{{- fail (printf "controllers.%s.fence: is policy, and its ring has no policies about lives, so it would never be ready: add fence.rings.%s: {identity: life}" .name .ring) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.dashboard.enabled (not .Values.sharder.enabled) }}
 {{- fail "dashboard.enabled: is true, and sharder.enabled is false: enable the dashboard in the release of the sharder, whose namespace it looks into" }}
 {{- end }}

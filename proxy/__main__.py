@@ -1,0 +1,27 @@
+"""`python -m proxy`: settings from the command line, then `proxy.app` until a signal ends it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+
+import kubeio.program.lean_structlog  # noqa: F401 - before the first import of structlog
+from kubeio.program.command_line import run_guarded
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the proxy that *arguments* describe; the exit code."""
+    from kubeio.program.runtime import configure_logging, run
+    from proxy.app import serve
+    from proxy.settings import read_settings
+
+    settings = read_settings(arguments)
+    configure_logging(format=settings.log_format, level=settings.log_level)
+    gc.collect()
+    gc.freeze()
+    return run(serve(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(lambda: main(sys.argv[1:])))

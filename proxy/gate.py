@@ -1,0 +1,107 @@
+"""Gate of the controller's writes: to which objects they may go now, and which are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from kubeio.clock import Clock
+from kubeio.models import ObjectKey, OwnerReference
+from kubeio.shard.lease_validity import LeaseValidity
+from proxy.refusals import Refusal
+from proxy.server_side import ANSWER_WITHIN_S
+from proxy.trees import Trees, TreeState
+
+log = structlog.get_logger("proxy")
+
+_WAITS_S: Final = 1.0
+"""An object that the controller has just created may not be seen yet."""
+_POLL_S: Final = 0.02
+
+
+class Gate:
+    """Admits writes of the controller while the Lease is young and the tree is visible.
+
+    *is_gone*: whether the object that a reference in a namespace names does not exist any more, by a consistent read.
+    What it controlled is free: the controller may clean up after it.
+    """
+
+    def __init__(
+        self,
+        validity: LeaseValidity,
+        *,
+        clock: Clock,
+        is_gone: Callable[[OwnerReference, str], Awaitable[bool]],
+    ) -> None:
+        self.trees: Trees | None = None
+        """Those of the present run; None between two runs."""
+        self._validity: Final = validity
+        self._clock: Final = clock
+        self._is_gone: Final = is_gone
+        self._under_way: Final[dict[object, float]] = {}
+        """When each write began."""
+        self._lost_at: Final[list[float]] = []
+        """When writes began that got no answer, and may be carried out still."""
+        self._ended: Final = asyncio.Event()
+
+    def admit_any(self) -> Refusal | None:
+        """Why no write may pass now, to whatever object."""
+        if self._validity.holds(self._clock.now()):
+            return None
+        return Refusal(429, "ringleader: the shard's Lease is too old", retry_after_s=1)
+
+    async def admit(self, resource: str, key: ObjectKey, *, controller: str = "") -> Refusal | None:
+        """Why a write to *key* of *resource* may not pass now. *controller*: of a create, its controller's uid."""
+        if (refusal := self.admit_any()) is not None:
+            return refusal
+        if self._state(resource, key, controller) is TreeState.VISIBLE:
+            return None
+        deadline = self._clock.now() + _WAITS_S
+        while self._clock.now() < deadline:
+            await asyncio.sleep(_POLL_S)
+            if self._state(resource, key, controller) is TreeState.VISIBLE:
+                return None
+        above = None if controller else self._controller_of(resource, key)
+        if above is not None and await self._is_gone(above, key.namespace):
+            return None
+        return Refusal(
+            409, f"ringleader: {resource} {key} belongs to a tree that this controller does not see"
+        )
+
+    def begin(self, write: object) -> None:
+        """*write* was admitted and is on its way."""
+        self._under_way[write] = self._clock.now()
+
+    def end(self, write: object, *, is_answered: bool) -> None:
+        """It is answered, or no answer will come: then it may be carried out within `ANSWER_WITHIN_S`."""
+        began_at = self._under_way.pop(write)
+        if not is_answered:
+            self._lost_at.append(began_at)
+        self._ended.set()
+
+    async def wait_ended(self) -> None:
+        """Return when every write is answered, or too old to be carried out."""
+        while self._under_way:
+            self._ended.clear()
+            await self._ended.wait()
+        now = self._clock.now()
+        left_s = max((at + ANSWER_WITHIN_S - now for at in self._lost_at), default=0.0)
+        if left_s > 0:
+            log.warning("waiting for writes without an answer", seconds=round(left_s, 1))
+            await asyncio.sleep(left_s)
+        self._lost_at.clear()
+
+    def _state(self, resource: str, key: ObjectKey, controller: str) -> TreeState:
+        if self.trees is None:
+            return TreeState.UNKNOWN
+        if controller:
+            return self.trees.state(controller)
+        node = self.trees.find(resource, key)
+        return TreeState.UNKNOWN if node is None else self.trees.state(node.uid)
+
+    def _controller_of(self, resource: str, key: ObjectKey) -> OwnerReference | None:
+        node = self.trees.find(resource, key) if self.trees is not None else None
+        return None if node is None else node.owner

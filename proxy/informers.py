@@ -1,0 +1,106 @@
+"""Informers of one run of the controller: every object that carries the shard's name goes into its trees."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kubeio.clock import Clock
+from kubeio.models import GroupResource
+from kubeio.protocol import RingKeys
+from kubeio.resource import ApiResource
+from kubeio.rest.client import Client
+from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Reflector
+from kubeio.watches.store import Change
+from proxy.trees import Trees, node_of
+
+_SILENCE_S: Final = 90.0
+"""Bookmarks come once a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeKind:
+    """A resource of the ring. *is_main*: its objects are roots, unless the ring controls them.
+
+    *is_leaf*: its objects control nothing.
+    """
+
+    resource: ApiResource
+    is_main: bool = False
+    is_leaf: bool = False
+
+    @property
+    def name(self) -> str:
+        """`websites.example.com`."""
+        return str(GroupResource(self.resource.group, self.resource.plural))
+
+
+class TreeInformers:
+    """Follows *kinds* into *trees*, on metadata alone; the first lists are consistent reads.
+
+    *changed* is called after each change.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kinds: Sequence[TreeKind],
+        trees: Trees,
+        *,
+        keys: RingKeys,
+        shard: str,
+        changed: Callable[[], None],
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._keys: Final = keys
+        self._trees: Final = trees
+        self._changed: Final = changed
+        selector = f"{keys.shard}={shard}"
+        self._sources: Final = {
+            kind.name: Reflector(
+                ListerWatcher(client, kind.resource, label_selector=selector, metadata_only=True),
+                clock=clock,
+                rng=rng,
+            )
+            for kind in kinds
+        }
+        self._controlling: Final = {kind.resource.kind for kind in kinds if not kind.is_leaf}
+        self._informers: Final = [
+            Informer(self._sources[kind.name], on_change=partial(self._on_change, kind)) for kind in kinds
+        ]
+
+    def newest(self, name: str) -> str:
+        """The newest resourceVersion that the watch of the kind *name* has shown; empty before its first list."""
+        return self._sources[name].resource_version
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether every watch had an event or a bookmark lately."""
+        return all(now - source.sign_of_life_at <= _SILENCE_S for source in self._sources.values())
+
+    async def wait_synced(self) -> None:
+        """Return when every first list is complete."""
+        for informer in self._informers:
+            await informer.synced.wait()
+
+    async def run(self) -> None:
+        """Follow every watch until cancelled. Raises what a first list raises."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                group.create_task(informer.run(), name=f"informer {informer.source.resource.group_resource}")
+
+    def _on_change(self, kind: TreeKind, change: Change) -> None:
+        if change.new is not None:
+            owner = change.new.controller
+            is_root = kind.is_main and (owner is None or owner.kind not in self._controlling)
+            node = node_of(change.new, kind.name, keys=self._keys, is_root=is_root, is_leaf=kind.is_leaf)
+            self._trees.put(node)
+        elif change.old is not None:
+            self._trees.drop(change.old.uid)
+        self._changed()

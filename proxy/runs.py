@@ -1,0 +1,242 @@
+"""Runs of the controller, one after the other: what it is asked for and what arrived is handled between two of them.
+
+Between two runs no process of the controller lives and every write of it is answered: whatever it knew is over. Each
+run begins with complete lists: neither the proxy nor the controller goes on from what an earlier run believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from kubeio.backoff import ExponentialBackoff
+from kubeio.clock import Clock
+from kubeio.errors import KubeError
+from proxy.gate import Gate
+from proxy.informers import TreeInformers
+from proxy.object_writer import ObjectWriter
+from proxy.trees import Node, Trees
+
+log = structlog.get_logger("proxy")
+
+_WRITES_AT_ONCE: Final = 32
+_LOOK_EVERY_S: Final = 0.05
+"""Changes are looked at so often at most: many come at once."""
+_AGAIN_S: Final = 60.0
+"""What could not be given up or made visible is tried again in a restart after so long."""
+_LONG_RUN_S: Final = 60.0
+"""A controller that ends by itself after so long has not crashed at its start."""
+
+
+class ControllerProcess(Protocol):
+    """The controller as a child of this process."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None:
+        """End it; return when no process of it is left."""
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a restart is due: *settle_s* after the last change that needs one, at most *longest_s* after the first.
+
+    A run lasts ten times as long as the restart before it at least. *calm_s*: before a start nothing has arrived for
+    so long, but for *longest_calm_s* at most.
+    """
+
+    settle_s: float = 2.0
+    longest_s: float = 10.0
+    calm_s: float = 2.0
+    longest_calm_s: float = 60.0
+
+
+class Runs:
+    """Keeps *process* running. Each run has *new_trees*, and *follow* gives the informers that fill them.
+
+    *follow* gets the trees, and a function to be called after each change.
+    """
+
+    def __init__(
+        self,
+        process: ControllerProcess,
+        gate: Gate,
+        writer: ObjectWriter,
+        *,
+        new_trees: Callable[[], Trees],
+        follow: Callable[[Trees, Callable[[], None]], TreeInformers],
+        pace: Pace,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._process: Final = process
+        self._gate: Final = gate
+        self._writer: Final = writer
+        self._new_trees: Final = new_trees
+        self._follow: Final = follow
+        self._pace: Final = pace
+        self._clock: Final = clock
+        self._backoff: Final = ExponentialBackoff(base_s=1.0, max_s=60.0, healthy_s=_LONG_RUN_S, rng=rng)
+        self._slots: Final = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._is_first = True
+        self._restart_s = 0.0
+        """How long the last restart took."""
+
+    async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
+        """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
+
+        Raises: KubeError if a first list fails for good; OSError if the controller cannot be started.
+        """
+        while not stopping.is_set():
+            exit_code = await self._run_once(stopping, on_synced)
+            self._is_first = False
+            if exit_code is not None and not stopping.is_set():
+                pause_s = self._backoff.failed(self._clock.now())
+                log.warning("controller ended by itself", exit_code=exit_code, again_in_s=round(pause_s, 1))
+                await asyncio.sleep(pause_s)
+
+    async def _run_once(self, stopping: asyncio.Event, on_synced: Callable[[], None]) -> int | None:
+        """One run; its exit code if it ended by itself."""
+        changed = asyncio.Event()
+        trees = self._new_trees()
+        informers = self._follow(trees, changed.set)
+        began_at = self._clock.now()
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(informers.run(), name="informers")
+            await informers.wait_synced()
+            on_synced()
+            await self._wait_calm(trees, changed, stopping)
+            due = _Restart(trees, handled=await self._hand_over(trees), now=self._clock.now())
+            exit_code = None
+            if not stopping.is_set():
+                self._gate.trees = trees
+                await self._process.start()
+                self._restart_s = self._clock.now() - began_at
+                exit_code = await self._wait_due(due, changed, stopping)
+                await self._process.stop()
+                await self._gate.wait_ended()
+                self._gate.trees = None
+            following.cancel()
+        return exit_code
+
+    async def _wait_due(self, due: _Restart, changed: asyncio.Event, stopping: asyncio.Event) -> int | None:
+        """Make new roots visible, until the controller ends by itself (its exit code) or a restart is due (None)."""
+        earliest_at = self._clock.now() + 10 * self._restart_s
+        async with asyncio.TaskGroup() as tasks:
+            ended = tasks.create_task(self._process.wait(), name="controller")
+            stop = tasks.create_task(stopping.wait(), name="stop")
+            try:
+                while not ended.done() and not stop.done():
+                    if new := due.take_new():
+                        tasks.create_task(self._show(new), name="new objects")
+                    now = self._clock.now()
+                    due_at = due.at(now, pace=self._pace)
+                    if due_at is not None and now >= max(earliest_at, due_at):
+                        log.info("controller restarts", asked=len(due.trees.due.asked), objects=due.size)
+                        return None
+                    changed.clear()
+                    woken = tasks.create_task(changed.wait(), name="changes")
+                    timeout_s = None if due_at is None else max(earliest_at, due_at) - now
+                    await asyncio.wait(
+                        {ended, stop, woken}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    woken.cancel()
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                return ended.result() if ended.done() else None
+            finally:
+                ended.cancel()
+                stop.cancel()
+
+    async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> None:
+        """While trees arrive, wait until all of them are there: a root may come before what it controls.
+
+        A shard that has just begun gets its first objects now.
+        """
+        until = self._clock.now() + self._pace.longest_calm_s
+        while (trees.due.arrived or self._is_first) and self._clock.now() < until and not stopping.is_set():
+            changed.clear()
+            try:
+                async with asyncio.timeout(self._pace.calm_s):
+                    await changed.wait()
+            except TimeoutError:
+                return
+
+    async def _hand_over(self, trees: Trees) -> dict[str, str]:
+        """Give up what is asked for, and make visible what arrived. Versions of all that were handled, by uid."""
+        asked, arrived = _nodes(trees, trees.due.asked), _nodes(trees, trees.due.arrived)
+        async with asyncio.TaskGroup() as tasks:
+            for node in asked:
+                tasks.create_task(self._give_up(trees, node), name="give up")
+        await self._show([node for node in arrived if node.drain is None])
+        return {node.uid: node.resource_version for node in (*asked, *arrived)}
+
+    async def _give_up(self, trees: Trees, node: Node) -> None:
+        async with self._slots:
+            try:
+                await self._writer.give_up(trees, node.uid)
+            except KubeError as error:
+                log.warning("object not given up", object=f"{node.resource} {node.key}", error=str(error))
+
+    async def _show(self, nodes: Sequence[Node]) -> None:
+        """Make *nodes* visible. What fails is hidden until the next run."""
+
+        async def show(node: Node) -> None:
+            async with self._slots:
+                try:
+                    await self._writer.show(node)
+                except KubeError as error:
+                    log.warning(
+                        "object not made visible", object=f"{node.resource} {node.key}", error=str(error)
+                    )
+
+        async with asyncio.TaskGroup() as tasks:
+            for node in nodes:
+                tasks.create_task(show(node), name="show")
+
+
+class _Restart:
+    """Whether a restart is due for *trees*. *handled*: versions of what was handled before this run, by uid."""
+
+    def __init__(self, trees: Trees, *, handled: Mapping[str, str], now: float) -> None:
+        self.trees: Final = trees
+        self.size = 0
+        """Objects that wait for a restart."""
+        self._handled: Final = handled
+        self._again_at: Final = now + _AGAIN_S
+        self._shown: Final[set[str]] = set()
+        self._first_at = self._last_at = 0.0
+
+    def take_new(self) -> list[Node]:
+        """Roots that can become visible now; each once."""
+        new = [node for node in _nodes(self.trees, self.trees.due.arrived) if self.trees.is_new(node)]
+        taken = [node for node in new if node.uid not in self._shown]
+        self._shown.update(node.uid for node in taken)
+        return taken
+
+    def at(self, now: float, *, pace: Pace) -> float | None:
+        """When a restart is due by what waits *now*; None if nothing does."""
+        due = self.trees.due
+        waiting = [node for node in _nodes(self.trees, due.arrived | due.asked) if self._waits(node, now)]
+        if len(waiting) != self.size:
+            self._first_at, self._last_at = (self._first_at if self.size else now), now
+            self.size = len(waiting)
+        if not waiting:
+            return self._again_at if due and now < self._again_at else None
+        return min(self._first_at + pace.longest_s, self._last_at + pace.settle_s)
+
+    def _waits(self, node: Node, now: float) -> bool:
+        """What could not be handled before this run is tried again after a while."""
+        is_handled = self._handled.get(node.uid) == node.resource_version and now < self._again_at
+        return not is_handled and not self.trees.is_new(node)
+
+
+def _nodes(trees: Trees, uids: Iterable[str]) -> list[Node]:
+    return [node for uid in list(uids) if (node := trees.get(uid)) is not None]

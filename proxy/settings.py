@@ -1,0 +1,119 @@
+"""Settings of a proxy's process, read from the command line; what stands after `--` is the controller's."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from kubeio.errors import InputError
+from kubeio.program.durations import parse_duration, parse_whole_seconds
+from kubeio.program.failures import BAD_INPUT
+
+_FLAGS: Final = (
+    ("ring", "NAME", "", "The ring whose objects the controller works."),
+    ("resource", "RESOURCE.GROUP", "", "Its main resource, if the ring distributes several."),
+    ("leaves", "A,B", "", "Controlled resources that control nothing themselves, such as pods."),
+    ("locks", "A,B", "", "Names of the controller's leader-election Leases: the proxy answers them itself."),
+    ("member", "NAME", "", "Place on the ring. Default: the host's name."),
+    ("namespace", "NAMESPACE", "", "The controller's own namespace. Default: that of the kubeconfig or pod."),
+    ("lease-duration", "TIME", "15s", "Time without a renewal after which the shard's objects go to others."),
+    ("stop-within", "TIME", "30s", "Time for the controller's own end after SIGTERM; then it is killed."),
+    ("kubeconfig", "PATH", "", "Path to a kubeconfig."),
+    ("context", "NAME", "", "Context of the kubeconfig."),
+    ("log-format", "auto|json|console", "auto", "Form of the log."),
+    ("log-level", "debug|info|warning|error", "info", "Least level that is logged."),
+)
+"""Flags that take a value: name, form of the value, default, help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of one proxy, checked. *command*: the controller and its arguments."""
+
+    command: tuple[str, ...]
+    ring: str
+    resource: str = ""
+    leaves: frozenset[str] = frozenset()
+    locks: tuple[str, ...] = ()
+    member: str
+    namespace: str = ""
+    hold: bool = False
+    lease_duration_s: int = 15
+    stop_within_s: float = 30.0
+    kubeconfig: str | None = None
+    context: str | None = None
+    log_format: str = "auto"
+    log_level: str = "info"
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Settings that the *arguments* describe. Raises: InputError; SystemExit after help and for unknown flags."""
+    own, command = _split(arguments)
+    flags = _parse(own)
+    if not flags.ring:
+        raise InputError("--ring", "", "is missing", "name the ring whose objects the controller works")
+    if not command:
+        raise InputError(
+            "COMMAND", "", "is missing", "write it after `--`: ringleader proxy --ring R -- /manager"
+        )
+    if shutil.which(command[0]) is None:
+        raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
+    return Settings(
+        command=command,
+        ring=flags.ring,
+        resource=flags.resource,
+        leaves=frozenset(_names(flags.leaves)),
+        locks=_names(flags.locks),
+        member=flags.member or socket.gethostname().lower(),
+        namespace=flags.namespace,
+        hold=flags.hold,
+        lease_duration_s=parse_whole_seconds("--lease-duration", flags.lease_duration),
+        stop_within_s=parse_duration("--stop-within", flags.stop_within),
+        kubeconfig=flags.kubeconfig or None,
+        context=flags.context or None,
+        log_format=flags.log_format,
+        log_level=flags.log_level,
+    )
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    if "--" not in arguments:
+        return list(arguments), ()
+    at = list(arguments).index("--")
+    return list(arguments[:at]), tuple(arguments[at + 1 :])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for each in text.split(",") if (name := each.strip()))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"error: {message.removeprefix('argument ')}; see {self.prog} -h\n")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="ringleader proxy",
+        usage="%(prog)s --ring NAME [OPTIONS] -- COMMAND...",
+        description="Run an unmodified controller as one shard of a ring. It finds the proxy as in a pod, and by "
+        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file.",
+        allow_abbrev=False,
+    )
+    for name, metavar, default, text in _FLAGS:
+        shown = f"{text} [default: {default}]" if default else text
+        parser.add_argument(f"--{name}", metavar=metavar, default=default, help=shown)
+    parser.add_argument(
+        "--hold", action="store_true", help="The member's name lasts: hold its place over a restart."
+    )
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(BAD_INPUT)
+    return parser.parse_args(list(arguments))

@@ -1,0 +1,190 @@
+"""Trees of the objects that carry the name of one shard: their roots, and which of them the controller may see. Pure.
+
+Fed with metadata by informers of all kinds of the ring. Knows no requests and no Lease.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.protocol import RingKeys
+
+
+class TreeState(StrEnum):
+    """State of the tree of one object, which is that of its root.
+
+    UNKNOWN: no root of this shard is at its top, as far as the informers have seen.
+    """
+
+    VISIBLE = "visible"
+    HIDDEN = "hidden"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One object of the shard in the newest version seen; *visible* and *drain*: values of these labels, None without.
+
+    *owner*: the reference to its controller. *is_root*: no object of the ring can control it. *is_leaf*: its kind
+    controls nothing.
+    """
+
+    resource: str
+    key: ObjectKey
+    uid: str
+    resource_version: str
+    owner: OwnerReference | None
+    created: str
+    visible: str | None
+    drain: str | None
+    is_root: bool
+    is_leaf: bool
+
+    @property
+    def controller(self) -> str:
+        """Uid of its controller; empty if it has none."""
+        return self.owner.uid if self.owner is not None else ""
+
+
+def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_root: bool, is_leaf: bool) -> Node:
+    """What is kept of *meta*, an object of *resource* (`websites.example.com`)."""
+    return Node(
+        resource,
+        meta.key,
+        meta.uid,
+        meta.resource_version,
+        meta.controller,
+        meta.creation_timestamp or "",
+        meta.labels.get(keys.visible),
+        meta.labels.get(keys.drain),
+        is_root,
+        is_leaf,
+    )
+
+
+@dataclass(slots=True)
+class Due:
+    """What waits for the controller's next start: uids of what becomes visible, and of what is asked for."""
+
+    arrived: dict[str, None] = field(default_factory=dict)
+    asked: dict[str, None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.arrived or self.asked)
+
+
+class Trees:
+    """Every object that carries the name *shard*. *since*: objects created before then may have been worked by others.
+
+    Memory: about 500 bytes per object. Cost of a question: the depth of a tree.
+    """
+
+    def __init__(self, shard: str, *, since: str) -> None:
+        self._shard: Final = shard
+        self._since: Final = since
+        self._nodes: Final[dict[str, Node]] = {}
+        self._uids: Final[dict[tuple[str, ObjectKey], str]] = {}
+        self._children: Final[dict[str, dict[str, None]]] = {}
+        self.due: Final = Due()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def counts(self) -> dict[str, int]:
+        """Objects by resource."""
+        return dict(Counter(node.resource for node in self._nodes.values()))
+
+    def put(self, node: Node) -> None:
+        """A newer version of an object, which carries the shard's name."""
+        old = self._nodes.get(node.uid)
+        if old is not None and old.controller != node.controller:
+            self._unlink(old)
+        known = self._uids.get((node.resource, node.key))
+        if known is not None and known != node.uid:
+            self.drop(known)  # another object of the same name
+        self._nodes[node.uid] = node
+        self._uids[node.resource, node.key] = node.uid
+        if node.controller:
+            self._children.setdefault(node.controller, {})[node.uid] = None
+        _set(self.due.arrived, node.uid, is_in=not self.is_visible(node))
+        _set(self.due.asked, node.uid, is_in=node.drain is not None)
+
+    def drop(self, uid: str) -> None:
+        """An object left the shard, or is gone."""
+        node = self._nodes.pop(uid, None)
+        if node is None:
+            return
+        if self._uids.get((node.resource, node.key)) == uid:
+            del self._uids[node.resource, node.key]
+        self._unlink(node)
+        self.due.arrived.pop(uid, None)
+        self.due.asked.pop(uid, None)
+
+    def find(self, resource: str, key: ObjectKey) -> Node | None:
+        """The object of that name; None if none carries the shard's name."""
+        uid = self._uids.get((resource, key))
+        return None if uid is None else self._nodes[uid]
+
+    def get(self, uid: str) -> Node | None:
+        return self._nodes.get(uid)
+
+    def is_visible(self, node: Node) -> bool:
+        """Whether the controller's selector shows *node*."""
+        return node.is_leaf or node.visible == self._shard
+
+    def is_new(self, node: Node) -> bool:
+        """Whether *node* is a root that no controller of the ring was ever shown: it controls nothing.
+
+        Times are the API server's own, in whole seconds: an object of the very second may be old.
+        """
+        is_unseen = node.visible is None and node.drain is None
+        return node.is_root and is_unseen and node.created > self._since
+
+    def root_of(self, uid: str) -> Node | None:
+        """The root above *uid*; None if an object on the way is not known."""
+        node = self._nodes.get(uid)
+        for _ in range(_DEEPEST):
+            if node is None or node.is_root:
+                return node
+            node = self._nodes.get(node.controller)
+        return None
+
+    def state(self, uid: str) -> TreeState:
+        """Whether writes to the tree of *uid* may pass: a controller that does not see a root misjudges its tree."""
+        root = self.root_of(uid)
+        if root is None:
+            return TreeState.UNKNOWN
+        return TreeState.VISIBLE if self.is_visible(root) else TreeState.HIDDEN
+
+    def tree(self, uid: str) -> list[Node]:
+        """*uid* and all that it controls, children before their parents."""
+        found: dict[str, None] = {}
+        above = [uid]
+        while above:  # parents before their children
+            each = above.pop()
+            if each not in found:
+                found[each] = None
+                above.extend(self._children.get(each, ()))
+        return [self._nodes[each] for each in reversed(found) if each in self._nodes]
+
+    def _unlink(self, node: Node) -> None:
+        siblings = self._children.get(node.controller)
+        if siblings is not None:
+            siblings.pop(node.uid, None)
+            if not siblings:
+                del self._children[node.controller]
+
+
+_DEEPEST: Final = 10
+"""Controllers above each other; owner references that go round end here."""
+
+
+def _set(uids: dict[str, None], uid: str, *, is_in: bool) -> None:
+    if is_in:
+        uids[uid] = None
+    else:
+        uids.pop(uid, None)

@@ -1,0 +1,120 @@
+"""The gate: writes pass to visible trees while the Lease is young."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeio.models import ObjectKey, OwnerReference
+from kubeio.shard.lease_validity import LeaseValidity
+from proxy.gate import Gate
+from tests.kubeio.virtual import LoopClock
+from tests.proxy.test_proxy_trees import BEFORE, node, trees
+
+pytestmark = pytest.mark.looptime(start=0)
+ROOT, CHILD = "deployments.apps", "replicasets.apps"
+
+
+class Server:
+    """Which references lead nowhere."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+
+    async def is_gone(self, reference: OwnerReference, namespace: str) -> bool:
+        assert namespace == "ns"
+        return reference.uid in self.gone
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def new_gate(server: Server) -> Gate:
+    """A gate under a Lease that was renewed just now."""
+    clock = LoopClock()
+    validity = LeaseValidity(duration_s=15, sent_at=clock.now())
+    gate = Gate(validity, clock=clock, is_gone=server.is_gone)
+    gate.trees = trees(node("root"), node("child", of="root"), node("hidden", visible=BEFORE))
+    return gate
+
+
+@pytest.fixture
+async def gate(server: Server) -> Gate:
+    return new_gate(server)
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("ns", name)
+
+
+async def test_a_write_to_a_visible_tree_passes(gate: Gate) -> None:
+    assert await gate.admit(ROOT, key("root")) is None
+    assert await gate.admit(CHILD, key("child")) is None
+    assert await gate.admit(CHILD, key("new"), controller="root") is None
+
+
+async def test_a_write_to_a_hidden_tree_is_a_conflict(gate: Gate) -> None:
+    for refusal in (
+        await gate.admit(ROOT, key("hidden")),
+        await gate.admit(CHILD, key("new"), controller="hidden"),
+        await gate.admit(ROOT, key("another-shard-s")),
+    ):
+        assert refusal is not None
+        assert refusal.status == 409
+
+
+async def test_a_write_waits_a_moment_for_what_the_informers_have_not_seen(gate: Gate) -> None:
+    assert gate.trees is not None
+    asyncio.get_running_loop().call_later(0.5, gate.trees.put, node("hidden"))
+    assert await gate.admit(ROOT, key("hidden")) is None
+
+
+async def test_what_an_object_that_is_gone_controlled_is_free(gate: Gate, server: Server) -> None:
+    assert gate.trees is not None
+    gate.trees.put(node("orphan", of="deleted"))
+    assert await gate.admit(CHILD, key("orphan")) is not None
+    server.gone.add("deleted")
+    assert await gate.admit(CHILD, key("orphan")) is None
+
+
+async def test_nothing_passes_when_two_thirds_of_the_lease_are_over(server: Server) -> None:
+    gate = new_gate(server)
+    await asyncio.sleep(9.9)
+    assert await gate.admit(ROOT, key("root")) is None
+    await asyncio.sleep(0.2)
+    refusal = await gate.admit(ROOT, key("root"))
+    assert refusal is not None
+    assert (refusal.status, refusal.retry_after_s) == (429, 1)
+
+
+async def test_nothing_passes_between_two_runs(gate: Gate) -> None:
+    gate.trees = None
+    assert await gate.admit(ROOT, key("root")) is not None
+
+
+async def test_the_end_of_all_writes_is_waited_for(gate: Gate) -> None:
+    await gate.wait_ended()
+    gate.begin("a")
+    gate.begin("b")
+    waiting = asyncio.ensure_future(gate.wait_ended())
+    gate.end("a", is_answered=True)
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    gate.end("b", is_answered=True)
+    await waiting
+
+
+async def test_a_write_without_an_answer_may_be_carried_out_for_a_minute(server: Server) -> None:
+    gate = new_gate(server)
+    loop = asyncio.get_running_loop()
+    gate.begin("a")
+    await asyncio.sleep(10)
+    gate.end("a", is_answered=False)
+    before = loop.time()
+    await gate.wait_ended()
+    assert 49 < loop.time() - before < 51
+    await gate.wait_ended()
+    assert loop.time() - before < 52
