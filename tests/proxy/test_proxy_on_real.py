@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ import pytest_asyncio
 from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.real_plane import RealPlane
-from kubeio.backoff import ExponentialBackoff
-from kubeio.clock import SystemClock
 from kubeio.rest.request_info import request_info
 from proxy.bodies import PROTOBUF
 from proxy.child import start_child
 from proxy.controller_files import environment
+from proxy.controller_process import BehindRelay
 from proxy.director import Selection
 from proxy.protobuf import ObjectHead
-from proxy.supervisor import Supervisor
 from ringleader.testing.single_task import single_task
 from tests.contract.api import Api, api_from
 from tests.proxy.protobuf_writer import field, message, metadata
@@ -126,34 +123,32 @@ async def test_kube_controller_manager_leads_and_works_on_what_it_is_shown(
         assert all(status is not None for _, status in director.ended)
 
 
-async def test_a_held_controller_leads_again_at_once_when_it_is_resumed(
+async def test_the_next_life_of_a_controller_leads_at_once(
     plane: RealPlane, admin: Api, tmp_path: Path
 ) -> None:
     director = ScriptedDirector(SELECTIONS)
-    async with (
-        relayed(plane.kubeconfig, tmp_path, director, locks=["kube-controller-manager"]) as through,
-        asyncio.TaskGroup() as tasks,
-    ):
-        supervisor = Supervisor(
+    async with relayed(plane.kubeconfig, tmp_path, director, locks=["kube-controller-manager"]) as through:
+        process = BehindRelay(
             controller_manager(f"--kubeconfig={through.kubeconfig}"),
+            through.relay,
+            through.locks,
             environment=environment(os.environ, tmp_path, port=through.port),
-            on_start=through.locks.forget,
-            backoff=ExponentialBackoff(base_s=1, max_s=60, healthy_s=60, rng=random.Random(1)),
-            clock=SystemClock(),
-            grace_s=10,
+            stop_within_s=10,
         )
-        running = tasks.create_task(supervisor.run())
         for name in ("before", "after"):
-            supervisor.resume()
-            (await admin.post(f"{APPS}/deployments", deployment(name, labels=LABELS))).check(201)
-            begun = asyncio.get_running_loop().time()
-            await until_pods(admin, name, 3)
-            assert asyncio.get_running_loop().time() - begun < 10  # a lock of the predecessor would cost 15 s
-            await supervisor.hold()
+            await process.start()
+            try:
+                (await admin.post(f"{APPS}/deployments", deployment(name, labels=LABELS))).check(201)
+                begun = asyncio.get_running_loop().time()
+                await until_pods(admin, name, 3)
+                assert (
+                    asyncio.get_running_loop().time() - begun < 10
+                )  # a lock of the predecessor would cost 15 s
+            finally:
+                await process.stop()
             await through.relay.wait_quiet()
             assert len(director.ended) == len(director.begun)
             assert all(status is not None for _, status in director.ended)
-        running.cancel()
 
 
 async def test_a_controller_whose_lock_is_revoked_exits_by_itself(plane: RealPlane, tmp_path: Path) -> None:
