@@ -11,7 +11,7 @@ from typing import Final
 from kubeio.rest.request_info import BadTarget, RequestInfo, request_info
 from proxy.bodies import PATCHES, Body, UnsupportedEncoding, read_body
 from proxy.director import Director, Write
-from proxy.headers import Request
+from proxy.headers import Header, Request, first_value
 from proxy.locks import EchoLocks
 from proxy.loopback import Loopback
 from proxy.protobuf import Malformed
@@ -53,10 +53,12 @@ class Router:
         self._director = director
         self._locks = locks
 
+    def admits(self, headers: list[Header]) -> bool:
+        """Whether a request with *headers* is the controller's."""
+        return self._loopback.admits(first_value(headers, b"authorization"))
+
     def route(self, request: Request) -> Route | bytes:
         """What goes to the server, or the answer. Raises Refused."""
-        if not self._loopback.admits(request.header(b"authorization")):
-            raise Refused(Refusal(401, "the token is not the one that the proxy gave to its controller"))
         target = request.target.decode("utf-8", "surrogateescape")
         try:
             info = request_info(request.method.decode(), target)

@@ -129,6 +129,7 @@ async def test_what_is_not_http_or_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(pair, "MAX_BODY_BYTES", 1000)
     monkeypatch.setattr(pair, "MAX_HEAD_BYTES", 1000)
+    token = f"Authorization: Bearer {LOOPBACK.token}\r\n".encode()
     async with relayed(server.cluster(), tmp_path) as through:
         for data, expected in [
             (b"garbage\r\n\r\n", 400),
@@ -139,7 +140,7 @@ async def test_what_is_not_http_or_too_large_is_refused(
             (b"CONNECT server:443 HTTP/1.1\r\n\r\n", 401),
             (b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             (b"GET / HTTP/1.1\r\nX: " + 1001 * b"x" + b"\r\n\r\n", 431),
-            (b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + 1001 * b"x", 413),
+            (b"POST / HTTP/1.1\r\n" + token + b"Content-Length: 1001\r\n\r\n" + 1001 * b"x", 413),
         ]:
             async with raw_client(through.port) as client:
                 client.writer.write(data)
