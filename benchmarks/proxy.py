@@ -59,16 +59,21 @@ class Series:
     """CPU microseconds of one chunk or write, per round."""
 
     relay_us: list[float] = field(default_factory=list)
-    all_us: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
+    plane_us: dict[str, list[float]] = field(default_factory=lambda: {"without": [], "with": []})
+    all_us: dict[str, list[float]] = field(default_factory=lambda: {"without": [], "with": []})
 
     def note(self, run: Run, line: str) -> None:
         """The medians of the rounds."""
-        without, through = (statistics.median(self.all_us[is_through]) for is_through in (False, True))
-        pairs = zip(self.all_us[False], self.all_us[True], strict=True)
+        without, through = (statistics.median(each) for each in self.all_us.values())
+        pairs = zip(*self.all_us.values(), strict=True)
         run.figure(
             line, statistics.median(self.relay_us), f"{min(self.relay_us):.0f} to {max(self.relay_us):.0f}"
         )
         ratio = statistics.median(more / less for less, more in pairs)
+        run.detail(
+            GOALS[line].row,
+            **{line: {"relay_us": self.relay_us, "plane_us": self.plane_us, "all_us": self.all_us}},
+        )
         run.figure(f"{line}-ratio", ratio, f"{without:.0f} us without, {through:.0f} us with")
 
 
@@ -110,7 +115,12 @@ async def measure(options: Flags, run: Run) -> None:
             for number in range(options.rounds + 1):  # the first warms up
                 for client in (direct, through) if number % 2 else (through, direct):
                     await measure_once(
-                        series, work, client, is_through=client is through, pids=plane.pids, relay=relay.pid
+                        series,
+                        work,
+                        client,
+                        path="with" if client is through else "without",
+                        pids=plane.pids,
+                        relay=relay.pid,
                     )
                 if number == 0:
                     series = Series()
@@ -124,14 +134,16 @@ async def measure(options: Flags, run: Run) -> None:
 
 
 async def measure_once(
-    series: Series, work: Work, client: Client, *, is_through: bool, pids: Sequence[int], relay: int
+    series: Series, work: Work, client: Client, *, path: str, pids: Sequence[int], relay: int
 ) -> None:
     relay_before_s, plane_before_s, own_before_s = cpu_s([relay]), cpu_s(pids), time.process_time()
     done = await work(client)
     relay_s = cpu_s([relay]) - relay_before_s
-    all_s = relay_s + cpu_s(pids) - plane_before_s + time.process_time() - own_before_s
-    series.all_us[is_through].append(all_s / done * 1e6)
-    if is_through:
+    plane_s = cpu_s(pids) - plane_before_s
+    all_s = relay_s + plane_s + time.process_time() - own_before_s
+    series.plane_us[path].append(plane_s / done * 1e6)
+    series.all_us[path].append(all_s / done * 1e6)
+    if path == "with":
         series.relay_us.append(relay_s / done * 1e6)
 
 

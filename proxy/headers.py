@@ -48,7 +48,12 @@ class Request:
 
     def header(self, name: bytes) -> bytes:
         """The first value of *name*, in lower case; empty if there is none."""
-        return next((value for known, value in self.headers if known.lower() == name), b"")
+        return first_value(self.headers, name)
+
+
+def first_value(headers: Iterable[Header], name: bytes) -> bytes:
+    """The first value of *name*, in lower case, among *headers*; empty if there is none."""
+    return next((value for known, value in headers if known.lower() == name), b"")
 
 
 class Identity:

@@ -40,6 +40,9 @@ class Handler(Protocol):
     def refuse(self, pair: Pair, status: int, reason: str) -> bytes:
         """The answer to a request that cannot be read."""
 
+    def reject(self, headers: list[Header]) -> bytes | None:
+        """The answer to a client that may not send a request with *headers*; None: its body is read."""
+
 
 class Pair(asyncio.Protocol):
     """The client's side; owns the server's."""
@@ -162,6 +165,8 @@ class Pair(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._has_head = True
+        if (answer := self._handler.reject(self._headers)) is not None:
+            raise _Refused(answer)
         if self._transport is not None and any(
             name.lower() == b"expect" and value.lower() == b"100-continue" for name, value in self._headers
         ):
@@ -170,7 +175,7 @@ class Pair(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > MAX_BODY_BYTES:
-            raise _TooLarge(413, f"a body of more than {MAX_BODY_BYTES} bytes")
+            raise _Refused(self._handler.refuse(self, 413, f"a body of more than {MAX_BODY_BYTES} bytes"))
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -236,22 +241,21 @@ class Pair(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._keep_early(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
-            reason = error.__context__
-            if not isinstance(reason, _TooLarge):
+            if not isinstance(error.__context__, _Refused):
                 raise
-            self._refuse(reason.status, str(reason))
+            self._refuse(error.__context__.answer)
         except httptools.HttpParserError as error:
-            self._refuse(400, f"what came is not HTTP ({error})")
+            self._refuse(self._handler.refuse(self, 400, f"what came is not HTTP ({error})"))
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _refuse(self, answer: bytes) -> None:
         if self._transport is not None:
-            self._transport.write(self._handler.refuse(self, status, reason))
+            self._transport.write(answer)
             self._transport.close()
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES:
-            raise _TooLarge(431, f"headers of more than {MAX_HEAD_BYTES} bytes")
+            raise _Refused(self._handler.refuse(self, 431, f"headers of more than {MAX_HEAD_BYTES} bytes"))
 
     def _keep_early(self, data: bytes) -> None:
         """Keep what a client sends before the server has switched protocols."""
@@ -273,7 +277,8 @@ class Pair(asyncio.Protocol):
             self._handler.closed(self)
 
 
-class _TooLarge(Exception):
-    def __init__(self, status: int, reason: str) -> None:
-        self.status = status
-        super().__init__(reason)
+class _Refused(Exception):
+    """The parser stops, and the client gets *answer*."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer

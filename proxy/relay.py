@@ -20,7 +20,7 @@ from kubeio.http.messages import BrokenMessage
 from kubeio.http.tls import UnusableKeyPair
 from proxy.bodies import Body
 from proxy.director import Admitted, Director, Write
-from proxy.headers import Identity, Request, request_head
+from proxy.headers import Header, Identity, Request, request_head
 from proxy.locks import EchoLocks
 from proxy.loopback import HOST, Loopback
 from proxy.pair import Pair
@@ -29,6 +29,10 @@ from proxy.routes import Refused, Route, Router
 from proxy.server_side import ServerSide
 
 _WITH_BODY: Final = (b"POST", b"PUT", b"PATCH")
+
+_NOT_THE_CONTROLLER: Final = refusal_reply(
+    Refusal(401, "the token is not the one that the proxy gave to its controller")
+)
 
 
 class Relay:
@@ -113,6 +117,9 @@ class Relay:
     def refuse(self, pair: Pair, status: int, reason: str) -> bytes:
         return refusal_reply(Refusal(status, reason))
 
+    def reject(self, headers: list[Header]) -> bytes | None:
+        return None if self._router.admits(headers) else _NOT_THE_CONTROLLER
+
     def handle(self, pair: Pair, request: Request) -> None:
         try:
             reply_or_route = self._router.route(request)
@@ -144,6 +151,8 @@ class Relay:
                     await self._connect(pair, credential)
                 if route.write is not None:
                     body = await self._admitted(route.write, route.body, request.body)
+                if not pair.is_open:
+                    return
                 if pair.server(credential.certificate) is not None:
                     break  # else the server closed meanwhile
         except Refused as refused:

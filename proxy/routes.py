@@ -11,7 +11,7 @@ from typing import Final
 from kubeio.rest.request_info import BadTarget, RequestInfo, request_info
 from proxy.bodies import PATCHES, Body, UnsupportedEncoding, read_body
 from proxy.director import Director, Write
-from proxy.headers import Request
+from proxy.headers import Header, Request, first_value
 from proxy.locks import EchoLocks
 from proxy.loopback import Loopback
 from proxy.protobuf import Malformed
@@ -22,6 +22,9 @@ _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollec
 _COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
 """Subresources that are connections to something else: they pass whole."""
+
+_PROTOCOLS: Final = frozenset({b"spdy/3.1", b"websocket"})
+"""Protocols of Kubernetes' connections. Another one, HTTP/2 say, could carry requests past the director."""
 
 
 class Refused(Exception):
@@ -50,15 +53,19 @@ class Router:
         self._director = director
         self._locks = locks
 
+    def admits(self, headers: list[Header]) -> bool:
+        """Whether a request with *headers* is the controller's."""
+        return self._loopback.admits(first_value(headers, b"authorization"))
+
     def route(self, request: Request) -> Route | bytes:
         """What goes to the server, or the answer. Raises Refused."""
-        if not self._loopback.admits(request.header(b"authorization")):
-            raise Refused(Refusal(401, "the token is not the one that the proxy gave to its controller"))
         target = request.target.decode("utf-8", "surrogateescape")
         try:
             info = request_info(request.method.decode(), target)
         except BadTarget as error:
             raise Refused(Refusal(400, str(error))) from None
+        if request.is_upgrade and request.header(b"upgrade").lower() not in _PROTOCOLS:
+            raise Refused(Refusal(400, "only SPDY/3.1 and websocket can be switched to"))
         if info.subresource in CONNECTIONS:
             return Route(target)
         is_read = request.method in (b"GET", b"HEAD")

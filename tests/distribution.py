@@ -23,7 +23,7 @@ _SERVERS: Final = frozenset(
 """Fixtures that start a control plane, or another program."""
 _APART: Final = ("fleet", "real", "alone", "slow", "cluster")
 _STARTS_PROCESSES: Final = re.compile(
-    r"\bsubprocess\b|create_subprocess|start_process|real_plane|embedded_plane|warm_python"
+    r"\bsubprocess\b|create_subprocess|start_process|start_child|real_plane|embedded_plane|warm_python"
 )
 UNKNOWN_S: Final = 30.0
 """What a group that nobody has timed yet counts as: it is begun early."""

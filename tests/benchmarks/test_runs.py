@@ -145,6 +145,14 @@ def test_members_are_measured_at_rest_and_when_one_more_joins(tmp_path: Path) ->
     assert figures["join"]["value"] > 0
 
 
+def test_the_relay_of_the_proxy_is_measured_beside_the_same_work_without_it(tmp_path: Path) -> None:
+    done, document = bench("proxy", tmp_path, "--rounds 1 --requests 50")
+    figures = figures_of(document)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert set(figures) == {"chunk", "chunk-ratio", "patch", "patch-ratio", "create", "create-ratio"}
+    assert figures["patch-ratio"]["value"] > 0
+
+
 def test_the_guard_is_not_measured_where_there_are_no_policies(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.guard", "--plane", "embedded", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -41,6 +41,7 @@ class ScriptedDirector:
     begun: list[Write] = field(default_factory=list)
     ended: list[tuple[Write, int | None]] = field(default_factory=list)
     asked: list[Write] = field(default_factory=list)
+    cancelled: list[Write] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def selection(self, request: RequestInfo) -> Selection | None:
@@ -53,7 +54,12 @@ class ScriptedDirector:
         self.asked.append(write)
         self.changed.set()
         if self.gate is not None:
-            await self.gate.wait()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(write)
+                self.changed.set()
+                raise
         refusal = self.verdict(write)
         if refusal is not None:
             return refusal

@@ -18,6 +18,7 @@ from kubeio.rest.request_info import request_info
 from proxy.bodies import PROTOBUF
 from proxy.child import start_child
 from proxy.controller_files import environment
+from proxy.controller_process import BehindRelay
 from proxy.director import Selection
 from proxy.protobuf import ObjectHead
 from ringleader.testing.single_task import single_task
@@ -120,6 +121,34 @@ async def test_kube_controller_manager_leads_and_works_on_what_it_is_shown(
             await child.end(grace_s=10)
         await director.wait_ended(len(director.begun))
         assert all(status is not None for _, status in director.ended)
+
+
+async def test_the_next_life_of_a_controller_leads_at_once(
+    plane: RealPlane, admin: Api, tmp_path: Path
+) -> None:
+    director = ScriptedDirector(SELECTIONS)
+    async with relayed(plane.kubeconfig, tmp_path, director, locks=["kube-controller-manager"]) as through:
+        process = BehindRelay(
+            controller_manager(f"--kubeconfig={through.kubeconfig}"),
+            through.relay,
+            through.locks,
+            environment=environment(os.environ, tmp_path, port=through.port),
+            stop_within_s=10,
+        )
+        for name in ("before", "after"):
+            await process.start()
+            try:
+                (await admin.post(f"{APPS}/deployments", deployment(name, labels=LABELS))).check(201)
+                begun = asyncio.get_running_loop().time()
+                await until_pods(admin, name, 3)
+                assert (
+                    asyncio.get_running_loop().time() - begun < 10
+                )  # a lock of the predecessor would cost 15 s
+            finally:
+                await process.stop()
+            await through.relay.wait_quiet()
+            assert len(director.ended) == len(director.begun)
+            assert all(status is not None for _, status in director.ended)
 
 
 async def test_a_controller_whose_lock_is_revoked_exits_by_itself(plane: RealPlane, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.kubeio.http.wire_server import (
     sending,
     silent,
 )
-from tests.proxy.relays import RawClient, Relayed, ScriptedDirector, raw_client, relayed
+from tests.proxy.relays import LOOPBACK, RawClient, Relayed, ScriptedDirector, raw_client, relayed
 
 PODS = "/api/v1/namespaces/a/pods"
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -128,12 +129,18 @@ async def test_what_is_not_http_or_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(pair, "MAX_BODY_BYTES", 1000)
     monkeypatch.setattr(pair, "MAX_HEAD_BYTES", 1000)
+    token = f"Authorization: Bearer {LOOPBACK.token}\r\n".encode()
     async with relayed(server.cluster(), tmp_path) as through:
         for data, expected in [
             (b"garbage\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\nA: b\n\n", 400),
+            (b"GET / HTTP/1.1\r\nA: b\rAuthorization: c\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nAuthorization : b\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", 400),
+            (b"CONNECT server:443 HTTP/1.1\r\n\r\n", 401),
             (b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             (b"GET / HTTP/1.1\r\nX: " + 1001 * b"x" + b"\r\n\r\n", 431),
-            (b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + 1001 * b"x", 413),
+            (b"POST / HTTP/1.1\r\n" + token + b"Content-Length: 1001\r\n\r\n" + 1001 * b"x", 413),
         ]:
             async with raw_client(through.port) as client:
                 client.writer.write(data)
@@ -249,6 +256,17 @@ async def test_an_upgrade_that_the_server_refuses_is_the_last_request(
         assert await client.is_closed()
 
 
+async def test_an_upgrade_to_http_2_could_carry_writes_and_is_refused(
+    server: WireServer, tmp_path: Path
+) -> None:
+    async with asking(server, tmp_path) as (client, _):
+        client.send(
+            "GET", PODS, b"", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: x"
+        )
+        assert (await client.answer())[0] == 400
+    assert server.requests == []
+
+
 async def test_a_write_is_no_upgrade(server: WireServer, tmp_path: Path) -> None:
     async with asking(server, tmp_path) as (client, _):
         client.send("POST", PODS, b"", *UPGRADE)
@@ -341,15 +359,17 @@ async def test_a_write_whose_server_is_lost_has_no_status(
 async def test_a_write_that_waits_is_not_sent_once_its_client_is_gone(
     server: WireServer, tmp_path: Path
 ) -> None:
-    director = ScriptedDirector(gate=asyncio.Event())
+    gate = asyncio.Event()
+    director = ScriptedDirector(gate=gate)
     async with asking(server, tmp_path, director) as (client, through):
         client.send("DELETE", f"{PODS}/x")
         await director.wait_for(lambda: bool(director.asked))
         client.hang_up()
+        try:
+            await director.wait_for(lambda: bool(director.cancelled), timeout_s=3)
+        finally:
+            gate.set()
         await through.relay.wait_quiet()
-        assert director.gate is not None
-        director.gate.set()
-        await asyncio.sleep(0.05)
     assert (server.requests, director.begun) == ([], [])
 
 
@@ -421,3 +441,20 @@ async def test_a_relay_that_ends_ends_every_connection(server: WireServer, tmp_p
     assert [status for _, status in director.ended] == [None]
     assert through.relay.pairs == 0
     await server.until_closed()
+
+
+async def test_a_client_whose_handshake_ends_after_the_relay_is_cut_off(
+    server: WireServer, tmp_path: Path
+) -> None:
+    """The client has finished its part of the handshake, and has sent a request, before the relay knows of it."""
+    async with relayed(server.cluster(), tmp_path) as through:
+        tls = ssl.create_default_context(cadata=LOOPBACK.ca.decode())
+        connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", through.port, ssl=tls))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with suppress(OSError):
+        reader, writer = await connecting
+        RawClient(reader, writer).send("GET", PODS)
+        assert await RawClient(reader, writer).is_closed()
+        writer.transport.abort()
+    assert server.requests == []

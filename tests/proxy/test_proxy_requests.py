@@ -56,6 +56,13 @@ async def test_a_client_without_the_token_reaches_nothing(
     assert server.requests == []
 
 
+async def test_of_a_client_without_the_token_no_body_is_read(server: WireServer, tmp_path: Path) -> None:
+    async with asking(server, tmp_path) as (client, _):
+        client.send("POST", PODS, b"", "Content-Length: 1000000", "Expect: 100-continue", token="other")
+        assert (await client.answer())[0] == 401
+        assert await client.is_closed()
+
+
 async def test_a_request_goes_on_as_ours(server: WireServer, tmp_path: Path) -> None:
     async with asking(server, tmp_path, url=f"{server.url}/prefix") as (client, _):
         assert (
