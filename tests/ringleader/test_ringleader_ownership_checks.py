@@ -115,9 +115,9 @@ def test_a_reconcile_begun_after_the_take_is_not_excused() -> None:
 
 
 def test_a_contested_take_ends_nothing() -> None:
-    contested = lease(5, "a", "sharder-1", user="sharder-1", **{KEYS.contested: "x"})
+    contested = lease(5, "a", "sharder:sharder-1", user="sharder-1", **{KEYS.contested: "x"})
     assert lease_takes([lease(1, "a", "a", user="m-a", verb="create"), contested], keys=KEYS) == {}
-    dead = lease(9, "a", "sharder-1", user="sharder-1")
+    dead = lease(9, "a", "sharder:sharder-1", user="sharder-1")
     assert lease_takes([contested, dead], keys=KEYS) == {"a": 9}
 
 
