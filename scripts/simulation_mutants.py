@@ -37,11 +37,11 @@ COPIED = (
 )
 FIRST = 1
 REASONS = {
-    "deleted-lease-is-dead": "a name without a Lease gets a tombstone too",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
     "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
+    "stale-list-believed": "the simulated servers keep NotOlderThan, as real ones do",
     "takeover-of-a-contested-lease": "only an edit by hand empties the holder of a contested Lease",
     "works-on-what-is-anothers": "an object that is another's leaves the watch, and with it the cache",
     "works-without-lease": "the workers wait for the Lease too; never-paused breaks both",
