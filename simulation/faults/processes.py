@@ -88,7 +88,8 @@ def process_copied(strike: Strike) -> None:
         lease["spec"]["renewTime"] = replica.process.machine.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         strike.forge("PUT", path, lease)
         strike.fleet.world.after(
-            1.5 * strike.lease_s, partial(strike.fleet.judges.leases.judge_copy, replica)
+            1.5 * strike.lease_s,
+            partial(strike.fleet.judges.leases.judge_copy, replica, strike.fleet.world.now),
         )
 
 

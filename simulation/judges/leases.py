@@ -62,8 +62,10 @@ class LeaseJudge:
             if is_contested(entry, known.keys):
                 known.contested.add(entry.name)
 
-    def judge_copy(self, replica: Replica) -> None:
-        """Of two copies of one process the second to renew has ended."""
+    def judge_copy(self, replica: Replica, since: float) -> None:
+        """Of two copies of one process, made *since* then, the second to renew has ended."""
+        if self._known.history_began_at > since:
+            return  # the copy's renewal was undone
         age_s = replica.lease_age_s
         if replica.process.runs_well and age_s is not None and age_s < replica.lease_s / 2:
             self._known.violate(
