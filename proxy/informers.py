@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 from kubeio.clock import Clock
-from kubeio.models import GroupResource
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
@@ -38,7 +37,7 @@ class TreeKind:
     @property
     def name(self) -> str:
         """`websites.example.com`."""
-        return str(GroupResource(self.resource.group, self.resource.plural))
+        return self.resource.group_resource
 
 
 class TreeInformers:

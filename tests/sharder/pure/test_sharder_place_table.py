@@ -206,7 +206,7 @@ HAPPENINGS: dict[str, list[Step]] = {
     "its life releases its Lease, and holdSeconds have not passed": [want_hold, RELEASE, run(HOLD_S - 1)],
     "its life releases its Lease, and holdSeconds passed": [want_hold, RELEASE, run(HOLD_S + SETTLE_S + 1)],
     "its Lease is deleted by hand": [step("delete", FIRST), run(SETTLE_S - 1)],
-    "somebody else is written into its Lease as its holder": [
+    "a foreign holder is written into its Lease": [
         step("edit", FIRST, holder_identity="a-person"),
         run(SETTLE_S - 1),
     ],

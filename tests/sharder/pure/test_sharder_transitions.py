@@ -98,7 +98,7 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ("-", "a Lease appears that is held by its own name"): [JOIN],
     ("-", "a Lease appears whose holder is empty"): [JOIN, step("edit", S, holder_identity=None)],
     ("-", "a Lease appears that a sharder holds"): [JOIN, step("edit", S, holder_identity="sharder:x")],
-    ("-", "a Lease appears that somebody else holds"): [JOIN, step("edit", S, holder_identity="a-person")],
+    ("-", "a Lease appears that has a foreign holder"): [JOIN, step("edit", S, holder_identity="a-person")],
     ("-", "an object carries a name without a Lease"): [unknown(S)],
     ("-", "an object carries a value that no Lease can be named"): [unknown("Not_A_Name")],
     ("ready", "it is renewed"): [step("renew", S)],
@@ -113,7 +113,7 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ],
     ("ready", "it is deleted"): [KILL, DELETE],
     ("ready", "its ring label is removed"): [label_for(""), seen],
-    ("ready", "somebody else is written into it as its holder"): [
+    ("ready", "a foreign holder is written into it"): [
         step("edit", S, holder_identity="b-00000001")
     ],
     ("ready", "its owner is to be forced"): [machine("force", S)],
