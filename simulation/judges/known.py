@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.embedded.store import Entry
 from kubeio.protocol import SHARDER_HOLDER, RingKeys
-from simulation.scale import Scale
 from simulation.world import World
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ class Known:
         self.world: Final = world
         self.fleet: Final = fleet
         self.keys: Final = keys
-        self.scale: Final[Scale] = fleet.scale
         self.is_forging = False
         """A hostile writer is at work in this very moment: what it writes is not judged."""
         self.forged: Final[dict[str, float]] = {}

@@ -159,15 +159,14 @@ class ObjectJudge:
         """A sharder moves an object away from *owner* without asking: its name is dead, or can be no shard's."""
         known = self._known
         is_dead = owner in known.dead or not is_shard_name(owner) or owner == STRANGER
-        if not is_dead and not self._is_going(write):
+        if not is_dead and not self._is_given_up(write, owner):
             known.violate(
                 "take before move",
                 f"{write.user} moves {write.namespace}/{write.name} away from {owner}, whose Lease is alive",
             )
 
-    def _is_going(self, write: Write) -> bool:
-        """Whether the ring is being deleted, so that names without a Lease are dead without a tombstone."""
-        owner = (write.labels_before or {}).get(self._known.keys.shard, "")
+    def _is_given_up(self, write: Write, owner: str) -> bool:
+        """Whether an object loses an *owner* without a Lease: a ring that is being deleted needs no tombstones."""
         return (
             not (write.labels_after or {}).get(self._known.keys.shard) and owner not in self._known.held_until
         )
