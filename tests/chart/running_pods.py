@@ -92,17 +92,23 @@ class Pods:
 
 
 async def scrape(pod: PodProcesses, service: Doc) -> str:
-    """Metrics of *pod* through the port of *service*."""
+    """Metrics of *pod* through the port of *service*, once a request of its was answered: a container may restart."""
     (port,) = service["spec"]["ports"]
     number = port_of(pod.doc["spec"]["containers"][0], port.get("targetPort", port["port"]))
     url = f"http://{pod.address}:{number}/metrics"
-    async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-        session.get(url) as got,
-    ):
-        text = await got.text()
-    assert got.status == 200, text
-    return text
+    texts: list[str] = []
+
+    async def has_worked() -> bool:
+        try:
+            async with session.get(url) as got:
+                texts.append(await got.text())
+                return 'rest_client_requests_total{code="200"' in texts[-1]
+        except aiohttp.ClientConnectorError:
+            return False
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        await eventually(has_worked, within_s=WITHIN_S, told=lambda: f"{texts[-1:]} {pod.log()}")
+    return texts[-1]
 
 
 @asynccontextmanager

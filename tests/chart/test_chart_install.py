@@ -409,7 +409,6 @@ async def refused_nothing(
                 for line in metrics.splitlines()
                 if 'rest_client_requests_total{code="' in line
             }
-            assert "200" in codes
             assert not codes & {"401", "403"}, f"{pod.name}: {codes}"
     account = f"system:serviceaccount:{SYSTEM}:"
     fleets = [write for write in plane.writes()[since[1] :] if write.user.startswith(account)]
