@@ -113,6 +113,7 @@ class Store:
         self.endpoints.versions.current = snapshot.version + bump
         for kind in self.endpoints.registry:
             kind.collection.restore(snapshot.entries.get((kind.group, kind.plural), ()))
+        self.endpoints.collector.relist()
 
     def _wake_collector(self) -> None:
         if not self._collects:

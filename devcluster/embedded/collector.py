@@ -68,6 +68,13 @@ class Collector:
         group, plural = kind.group, kind.plural
         kind.collection.listeners.append(lambda event: self._note(group, plural, event))
 
+    def relist(self) -> None:
+        """Look at every object anew, as after a restore of a backup: events told of none of them."""
+        self._dependents.clear()
+        for kind in self._registry:
+            for entry in kind.collection.entries():
+                self._note(kind.group, kind.plural, Event(entry.version, None, entry))
+
     def work(self) -> bool:
         """Process at most `BATCH` queued objects; whether more are queued."""
         for where in list(self._due)[: self.BATCH]:
