@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from devcluster.real.binaries import find_binaries, kubernetes_recipe
 from devcluster.real.etcd_watch import newest_revision, watch_etcd
 from devcluster.real.real_plane import RealPlane
 from kubeio.clock import Clock, SystemClock
@@ -87,7 +89,7 @@ class ProxyFleet:
     # -- start and end --------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Create the rings and namespaces, and follow etcd."""
+        """Create the rings and namespaces, and follow etcd; `changes.log` has a line for each change."""
         await install_definitions(self.client, [ring_crd()])
         for name in (NAMESPACE, LEASE_NAMESPACE):
             await self.client.create_if_absent(NAMESPACES, {"metadata": {"name": name}})
@@ -106,9 +108,11 @@ class ProxyFleet:
             await asyncio.sleep(_POLL_S)
 
     async def _follow(self) -> None:
-        async for changes in watch_etcd(self.plane.etcd_url):
-            for change in changes:
-                self.workloads.apply(change)
+        with (self.directory / "changes.log").open("w") as log:
+            async for changes in watch_etcd(self.plane.etcd_url):
+                for change in changes:
+                    if line := self.workloads.apply(change):
+                        log.write(f"{datetime.now(UTC):%H:%M:%S.%f} {line}\n")
 
     async def start_sharder(self) -> None:
         kubeconfig = await self.plane.kubeconfig_for(_SHARDER)
@@ -124,7 +128,7 @@ class ProxyFleet:
                 ring,
                 member=name,
                 kubeconfig=await self.plane.kubeconfig_for(name),
-                manager=self.plane.binary(MANAGER),
+                manager=find_binaries([MANAGER], kubernetes_recipe())[MANAGER],
                 lease_s=self.spec.lease_s,
                 qps=self.spec.qps,
             )

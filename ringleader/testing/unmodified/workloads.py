@@ -20,6 +20,7 @@ from ringleader.testing.unmodified.rings import LEASE_NAMESPACE, ProxiedRing
 from ringleader.testing.unmodified.stateful_sets import StatefulSetJudge
 
 _SHARD: Final = "shard."
+_DOMAIN: Final = "ringleader.dev/"
 _KINDS: Final = {
     "pods": "pods",
     "replicasets": "replicasets.apps",
@@ -73,20 +74,23 @@ class Workloads:
         self._now: Final[dict[str, tuple[str, Workload]]] = {}
         """Kind and newest version of what is there, by key."""
 
-    def apply(self, change: Stored) -> None:
-        """Take the next change."""
+    def apply(self, change: Stored) -> str:
+        """Take the next change. Returns a line about it; nothing if it is no workload's."""
         self.revision = change.revision
         parts = change.key.split("/")
         if len(parts) != 5:
-            return
+            return ""
         _, _, folder, namespace, _ = parts
         if folder == "leases" and namespace == LEASE_NAMESPACE and change.value:
             self._put_lease(decode_workload(change.value))
         elif namespace == self._namespace and folder in _KINDS:
-            if change.value:
-                self._put(change.key, folder, decode_workload(change.value), change.revision)
-            else:
+            if not change.value:
                 self._drop(change.key, change.revision)
+                return f"{change.revision} {change.key} gone"
+            found = decode_workload(change.value)
+            self._put(change.key, folder, found, change.revision)
+            return f"{change.revision} {change.key} {_line(found)}"
+        return ""
 
     def owners(self, ring: ProxiedRing) -> Counter[str]:
         """Objects of the ring's main resource by the member that their label names; the empty name: none."""
@@ -176,3 +180,11 @@ class Workloads:
             self.stateful_sets.end_pod(pod, owner.uid)
         elif owner.kind == "Job":
             self.jobs.end_pod(pod, owner.uid, revision)
+
+
+def _line(found: Workload) -> str:
+    """What a change left, for people."""
+    labels = found.metadata.labels
+    ours = [f"{name.partition('.')[0]}={value}" for name, value in labels.items() if _DOMAIN in name]
+    what = found.status.phase or f"replicas={found.spec.replicas} version={found.version}"
+    return " ".join([what, *ours, *(["ending"] if found.is_ending else [])])
