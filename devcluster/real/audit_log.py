@@ -27,7 +27,10 @@ _NOT_KEPT: Final = msgspec.Raw(b"{}")
 
 
 def audit_policy(groups: Sequence[str] = DEFAULT_GROUPS) -> dict[str, object]:
-    """Writes of Leases, ConfigMaps, Secrets and everything in *groups*, with their answers; nothing else."""
+    """Writes of Leases, ConfigMaps, Secrets and everything in *groups*, with their answers; nothing else.
+
+    The empty group is that of pods. Events are never logged.
+    """
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -35,6 +38,7 @@ def audit_policy(groups: Sequence[str] = DEFAULT_GROUPS) -> dict[str, object]:
         "omitManagedFields": True,
         "rules": [
             {"level": "None", "users": ["system:apiserver"]},
+            {"level": "None", "resources": [{"group": "", "resources": ["events"]}]},
             {
                 "level": "RequestResponse",
                 "verbs": list(VERBS),

@@ -1,0 +1,1 @@
+"""Fleets of unmodified controllers behind proxies, and the judges of what they did."""

@@ -1,0 +1,106 @@
+"""Rings of kube-controller-manager's controllers, and the command lines of their programs. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kubeio.protocol import RingKeys
+from kubeio.resource import ApiResource
+
+DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS: Final = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+JOBS: Final = ApiResource("batch", "v1", "jobs", "Job")
+PODS: Final = ApiResource("", "v1", "pods", "Pod")
+MANAGER: Final = "kube-controller-manager"
+LEASE_NAMESPACE: Final = "rings"
+_MODULE: Final = (sys.executable, "-P", "-m")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedRing:
+    """A ring whose members are proxies; *controllers* run behind each, the objects of *main* are the roots.
+
+    *controlled*: by the name of the resource that controls them, `replicasets.apps` by `deployments.apps`.
+    """
+
+    name: str
+    main: ApiResource
+    controllers: tuple[str, ...]
+    controlled: tuple[tuple[str, tuple[str, ...]], ...]
+    leaves: tuple[str, ...]
+
+    @property
+    def keys(self) -> RingKeys:
+        return RingKeys(self.name)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Every resource whose objects carry the ring's labels."""
+        below = {name for _, names in self.controlled for name in names}
+        return frozenset({self.main.group_resource, *below})
+
+    def manifest(self) -> dict[str, Any]:
+        """Its ControllerRing."""
+        resources = [
+            {**_entry(main), "controlledResources": [_entry(name) for name in names]}
+            for main, names in self.controlled
+        ]
+        return {
+            "apiVersion": "ringleader.dev/v1alpha1",
+            "kind": "ControllerRing",
+            "metadata": {"name": self.name},
+            "spec": {
+                "leaseNamespace": LEASE_NAMESPACE,
+                "key": "Owner",
+                "maxInFlight": 10_000,
+                "resources": resources,
+            },
+        }
+
+
+def _entry(name: str) -> dict[str, Any]:
+    resource, _, group = name.partition(".")
+    return {"resource": resource, **({"group": group} if group else {})}
+
+
+DEPLOYMENTS_RING: Final = ProxiedRing(
+    "deployments",
+    DEPLOYMENTS,
+    ("deployment-controller", "replicaset-controller"),
+    (("deployments.apps", ("replicasets.apps",)), ("replicasets.apps", ("pods",))),
+    ("pods",),
+)
+STATEFUL_SETS_RING: Final = ProxiedRing(
+    "statefulsets",
+    STATEFUL_SETS,
+    ("statefulset-controller",),
+    (("statefulsets.apps", ("pods", "controllerrevisions.apps")),),
+    ("pods", "controllerrevisions.apps"),
+)
+JOBS_RING: Final = ProxiedRing("jobs", JOBS, ("job-controller",), (("jobs.batch", ("pods",)),), ("pods",))
+
+
+def proxy_command(
+    ring: ProxiedRing, *, member: str, kubeconfig: Path, manager: Path, lease_s: int, qps: int = 200
+) -> list[str]:
+    """A proxy of *ring* as *member*, before kube-controller-manager at the path *manager*."""
+    return [
+        *(*_MODULE, "proxy", "--ring", ring.name, "--resource", ring.main.group_resource),
+        *("--leaves", ",".join(ring.leaves), "--member", member, "--locks", MANAGER),
+        *("--kubeconfig", str(kubeconfig), "--lease-duration", f"{lease_s}s", "--stop-within", "5s"),
+        *("--", str(manager), "--kubeconfig={kubeconfig}", f"--controllers={','.join(ring.controllers)}"),
+        *("--secure-port=0", f"--kube-api-qps={qps}", f"--kube-api-burst={2 * qps}", "--profiling=false"),
+    ]
+
+
+def sharder_command(*, kubeconfig: Path, lease_s: int) -> list[str]:
+    """A sharder of all rings."""
+    return [
+        *(*_MODULE, "sharder", "--kubeconfig", str(kubeconfig)),
+        *("--lease-namespace", LEASE_NAMESPACE, "--lease-duration", f"{lease_s}s"),
+        *("--health-probe-bind-address", "127.0.0.1:0"),
+    ]
