@@ -12,13 +12,14 @@ from typing import Final
 import structlog
 
 from kubeio.access.cluster import Cluster
-from kubeio.errors import InputError, KubeError, NotFound
+from kubeio.errors import InputError
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
-from kubeio.models import HasMeta, OwnerReference
 from kubeio.protocol import write_counts
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
+from kubeio.rest.impersonation import Headers, headers_acting_as
+from kubeio.rest.reviews import User
+from kubeio.shard.fence_wait import FenceWait
 from kubeio.shard.host import ShardHost
 from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire, check_lease_member
 from kubeio.shard.lease_validity import LeaseValidity, Phase
@@ -26,8 +27,10 @@ from kubeio.shard.progress import TICK_S, StallDetector
 from kubeio.shard.ring import RingView, read_ring
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
+from proxy.existence import Existence
 from proxy.gate import Gate
 from proxy.informers import TreeInformers, TreeKind
+from proxy.kinds import find_kinds
 from proxy.locks import EchoLocks
 from proxy.loopback import Loopback
 from proxy.object_writer import ObjectWriter
@@ -53,6 +56,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         kinds = await find_kinds(client, view, settings)
         leases = Leases(client, view.spec.lease_namespace)
         template = _template(view, settings, kinds, host)
+        account = await _fenced_account(client, view, settings, kinds, host)
         acquired = await acquire(
             leases,
             template,
@@ -63,35 +67,25 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         )
         host.mark_children(acquired.name)
         structlog.contextvars.bind_contextvars(shard=acquired.name)
-        proxy = Proxy(settings, host, cluster, client, kinds=kinds, view=view)
+        proxy = Proxy(settings, host, cluster, client, kinds=kinds, view=view, account=account)
         return await proxy.work(acquired, template, leases)
 
 
-async def find_kinds(client: Client, view: RingView, settings: Settings) -> list[TreeKind]:
-    """The kinds of the trees, the main one first. Raises: InputError, KubeError."""
-    discovery = Discovery(client)
-    names = [str(entry.main) for entry in view.spec.resources]
-    if not settings.resource and len(names) != 1:
-        raise InputError("--resource", "", "is missing", f"the ring distributes {', '.join(names)}: name one")
-    main = await discovery.resolve(settings.resource or names[0])
-    controlled = [str(kind) for kind in view.entry(main).controlled_resources]
-    if unknown := sorted(settings.leaves - set(controlled)):
-        remedy = f"use some of {', '.join(controlled) or 'none'}"
-        raise InputError(
-            "--leaves", unknown[0], f"is not controlled by {main.group_resource} in this ring", remedy
-        )
-    if view.spec.key != "Owner" and set(controlled) - settings.leaves:
-        name = sorted(set(controlled) - settings.leaves)[0]
-        remedy = "set it to Owner, or name the resource in --leaves if its objects control nothing"
-        raise InputError(
-            "spec.key", view.spec.key, f"tears trees apart: {name} may control other objects", remedy
-        )
-    found = [TreeKind(main, is_main=True)]
-    for name in controlled:
-        found.append(
-            TreeKind(await discovery.resolve(name), is_main=name in names, is_leaf=name in settings.leaves)
-        )
-    return found
+async def _fenced_account(
+    client: Client, view: RingView, settings: Settings, kinds: list[TreeKind], host: ShardHost
+) -> User | None:
+    """The account to act as once the API server's fence acts; None if requests are to name nothing."""
+    if not settings.is_fenced:
+        return None
+    fence = FenceWait(
+        client,
+        view.keys,
+        [kind.resource for kind in kinds],
+        namespaces=(),
+        host=host,
+        instead="with --fence=none nothing refuses what a replica sends late",
+    )
+    return await fence.wait()
 
 
 def _template(view: RingView, settings: Settings, kinds: list[TreeKind], host: ShardHost) -> LeaseTemplate:
@@ -127,13 +121,16 @@ class Proxy:
         *,
         kinds: list[TreeKind],
         view: RingView,
+        account: User | None,
     ) -> None:
+        """*account*: the one of *client*, if requests of the controller name the life that sends them."""
         self._settings: Final = settings
         self._host: Final = host
         self._cluster: Final = cluster
         self._client: Final = client
         self._kinds: Final = kinds
         self._view: Final = view
+        self._account: Final = account
         self._trees = Trees("", since="")
         self._informers: TreeInformers | None = None
 
@@ -142,7 +139,8 @@ class Proxy:
         host, clock = self._host, self._host.clock
         validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
         progress = StallDetector(deadline_s=_PROGRESS_DEADLINE_S, clock=clock)
-        gate = Gate(validity, clock=clock, is_gone=self._is_gone)
+        existence = Existence(self._client, [kind.resource for kind in self._kinds])
+        gate = Gate(validity, existence, clock=clock)
         heartbeat = host.heartbeat(
             self._cluster, acquired.lease, validity=validity, progress=progress, on_phase=_log_phase
         )
@@ -168,7 +166,9 @@ class Proxy:
         settings, keys, clock = self._settings, self._view.keys, self._host.clock
         director = ShardDirector(gate, self._kinds, keys=keys, shard=shard, newest=self._newest)
         loopback, locks = Loopback(clock.wall()), EchoLocks(settings.locks, clock)
-        relay = Relay(self._cluster, loopback=loopback, director=director, locks=locks)
+        relay = Relay(
+            self._cluster, loopback=loopback, director=director, locks=locks, impersonation=self._names(shard)
+        )
         resources = {kind.name: kind.resource for kind in self._kinds}
         writer = ObjectWriter(
             self._client, SharedLeaseReads(leases), keys=keys, shard=shard, resources=resources
@@ -215,24 +215,14 @@ class Proxy:
                 )
                 await _stop_on_cancel(runs, on_synced)
 
+    def _names(self, shard: str) -> Headers:
+        if self._account is None:
+            return ()
+        extra = self._view.keys.life_extra
+        return headers_acting_as(self._account, self._cluster, extra=extra, value=shard)
+
     def _newest(self, name: str) -> str:
         return self._informers.newest(name) if self._informers is not None else ""
-
-    async def _is_gone(self, reference: OwnerReference, namespace: str) -> bool:
-        """Whether the object of *reference* does not exist: by a consistent read, if its kind is one of the ring."""
-        kind = next((kind for kind in self._kinds if kind.resource.kind == reference.kind), None)
-        if kind is None:
-            return False
-        where = namespace if kind.resource.namespaced else ""
-        try:
-            found = await self._client.get(
-                kind.resource, reference.name, namespace=where, type=HasMeta, metadata_only=True
-            )
-        except NotFound:
-            return True
-        except KubeError:
-            return False
-        return found.metadata.uid != reference.uid
 
     async def _tick(self, progress: StallDetector, validity: LeaseValidity) -> None:
         """Signs of life of this loop, for the heartbeat."""

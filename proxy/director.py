@@ -68,6 +68,9 @@ class Director(Protocol):
     def begin(self, write: Write) -> None:
         """*write* was admitted and goes to the server now. Nothing runs on the loop between `admit` and this."""
 
+    def instead_of(self, write: Write, answer: bytes) -> Refusal | None:
+        """What the controller gets instead of *answer*, the server's whole one of status 422; None: that."""
+
     def end(self, write: Write, status: int | None) -> None:
         """The server answered *write* with *status*, also if the controller hung up. Once for each `begin`.
 

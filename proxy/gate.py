@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -22,25 +21,26 @@ _WAITS_S: Final = 1.0
 _POLL_S: Final = 0.02
 
 
+class ReadsExistence(Protocol):
+    """`proxy.existence.Existence`, as it is needed here."""
+
+    async def is_gone(self, reference: OwnerReference, namespace: str) -> bool: ...
+
+    async def is_free(self, name: str, key: ObjectKey) -> bool: ...
+
+
 class Gate:
     """Admits writes of the controller while the Lease is young and the tree is visible.
 
-    *is_gone*: whether the object that a reference in a namespace names does not exist any more, by a consistent read.
-    What it controlled is free: the controller may clean up after it.
+    What an object controlled that is gone is free: the controller may clean up after it.
     """
 
-    def __init__(
-        self,
-        validity: LeaseValidity,
-        *,
-        clock: Clock,
-        is_gone: Callable[[OwnerReference, str], Awaitable[bool]],
-    ) -> None:
+    def __init__(self, validity: LeaseValidity, existence: ReadsExistence, *, clock: Clock) -> None:
         self.trees: Trees | None = None
         """Those of the present run; None between two runs."""
         self._validity: Final = validity
         self._clock: Final = clock
-        self._is_gone: Final = is_gone
+        self._existence: Final = existence
         self._under_way: Final[dict[object, float]] = {}
         """When each write began."""
         self._lost_at: Final[list[float]] = []
@@ -65,11 +65,16 @@ class Gate:
             if self._state(resource, key, controller) is TreeState.VISIBLE:
                 return None
         above = None if controller else self._controller_of(resource, key)
-        if above is not None and await self._is_gone(above, key.namespace):
+        if above is not None and await self._existence.is_gone(above, key.namespace):
             return None
         return Refusal(
             409, f"ringleader: {resource} {key} belongs to a tree that this controller does not see"
         )
+
+    async def creates(self, resource: str, key: ObjectKey) -> bool:
+        """Whether an apply to *key* of *resource* creates it: there is no such object yet."""
+        is_known = self.trees is not None and self.trees.find(resource, key) is not None
+        return not is_known and await self._existence.is_free(resource, key)
 
     def begin(self, write: object) -> None:
         """*write* was admitted and is on its way."""

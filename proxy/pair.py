@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 import httptools
 
 from proxy.headers import Header, Request
-from proxy.server_side import BUFFERED_BYTES, OnEnd, ServerSide
+from proxy.server_side import BUFFERED_BYTES, OnEnd, OnInvalid, ServerSide
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_BODY_BYTES: Final = 16 * 1024**2
@@ -91,14 +91,14 @@ class Pair(asyncio.Protocol):
             self._transport.write(data)
         self._finish()
 
-    def forward(self, data: bytes, on_end: OnEnd | None = None) -> None:
+    def forward(self, data: bytes, on_end: OnEnd | None = None, on_invalid: OnInvalid | None = None) -> None:
         """Send the request under way to the server as *data*.
 
         With *on_end* its answer is awaited even if the client hangs up.
         """
         if self._server is None or self._request is None:
             raise RuntimeError("forward without a request or a server")
-        self._server.send(data, self._request, on_end)
+        self._server.send(data, self._request, on_end, on_invalid)
 
     def cut(self) -> None:
         """Close the client's connection at once. An answer that is awaited is still read."""

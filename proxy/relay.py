@@ -166,7 +166,11 @@ class Relay:
             pair.forward(data)
             return
         self._director.begin(route.write)
-        pair.forward(data, partial(self._note_end, route.write))
+        pair.forward(data, partial(self._note_end, route.write), partial(self._instead_of, route.write))
+
+    def _instead_of(self, write: Write, answer: bytes) -> bytes:
+        refusal = self._director.instead_of(write, answer)
+        return answer if refusal is None else refusal_reply(refusal)
 
     def _note_end(self, write: Write, status: int | None) -> None:
         try:

@@ -21,6 +21,9 @@ ANSWER_WITHIN_S: Final = 60.0
 
 OnEnd = Callable[[int | None], None]
 """Called once, with the status of the answer; None: there was none."""
+OnInvalid = Callable[[bytes], bytes]
+"""Called with the whole answer of status 422; gives what the client gets for it."""
+_INVALID: Final = 422
 
 
 class ClientSide(Protocol):
@@ -58,6 +61,8 @@ class ServerSide(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None
         self._on_end: OnEnd | None = None
+        self._on_invalid: OnInvalid | None = None
+        self._kept = bytearray()
         self._status = 0
         self._is_framed = False
         self._is_raw = False
@@ -70,9 +75,11 @@ class ServerSide(asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and self._request is None
 
-    def send(self, data: bytes, request: Request, on_end: OnEnd | None) -> None:
+    def send(self, data: bytes, request: Request, on_end: OnEnd | None, on_invalid: OnInvalid | None) -> None:
         """Send *data*, which is *request*."""
         self._request, self._on_end, self._status = request, on_end, 0
+        self._on_invalid = on_invalid
+        self._kept.clear()
         if self._transport is None:
             self._lost()
         else:
@@ -126,7 +133,10 @@ class ServerSide(asyncio.Protocol):
         if self._request is None and not self._is_raw:
             self.abort()  # unrequested bytes: the next answer could belong to another request
             return
-        self._client.deliver(data)  # before its end is noticed
+        if self._on_invalid is None:
+            self._client.deliver(data)  # before its end is noticed
+        else:
+            self._kept += data
         if self._is_raw:
             return
         try:
@@ -166,14 +176,24 @@ class ServerSide(asyncio.Protocol):
         self._status = self._parser.get_status_code()
         if self._client is not None:
             self._client.note_status(self._status)
+        if self._on_invalid is not None and self._status >= 200 and self._status != _INVALID:
+            self._on_invalid = None
+            self._deliver_kept(bytes(self._kept))
         if self._request is not None and self._request.method == b"HEAD":
             self._finish(keep_alive=False)
 
     def on_message_complete(self) -> None:
         if self._status >= 200 and self._request is not None:
+            if self._on_invalid is not None:
+                self._deliver_kept(self._on_invalid(bytes(self._kept)))
             self._finish(keep_alive=self._parser.should_keep_alive())
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _deliver_kept(self, data: bytes) -> None:
+        self._kept.clear()
+        if self._client is not None:
+            self._client.deliver(data)
 
     def _switch(self) -> None:
         if self._request is None or not self._request.is_upgrade:

@@ -8,11 +8,12 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 from kubeio.errors import InputError
 from kubeio.program.durations import parse_duration, parse_whole_seconds
 from kubeio.program.failures import BAD_INPUT
+from kubeio.program.flag_parser import FlagParser
 
 _FLAGS: Final = (
     ("ring", "NAME", "", "The ring whose objects the controller works."),
@@ -23,6 +24,12 @@ _FLAGS: Final = (
     ("namespace", "NAMESPACE", "", "The controller's own namespace. Default: that of the kubeconfig or pod."),
     ("lease-duration", "TIME", "15s", "Time without a renewal after which the shard's objects go to others."),
     ("stop-within", "TIME", "30s", "Time for the controller's own end after SIGTERM; then it is killed."),
+    (
+        "fence",
+        "policy|none",
+        "policy",
+        "What refuses late writes: the policies of `ringleader fence RING`, which are awaited, or nothing.",
+    ),
     ("kubeconfig", "PATH", "", "Path to a kubeconfig."),
     ("context", "NAME", "", "Context of the kubeconfig."),
     ("log-format", "auto|json|console", "auto", "Form of the log."),
@@ -45,6 +52,7 @@ class Settings:
     hold: bool = False
     lease_duration_s: int = 15
     stop_within_s: float = 30.0
+    is_fenced: bool = True
     kubeconfig: str | None = None
     context: str | None = None
     log_format: str = "auto"
@@ -63,6 +71,8 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         )
     if shutil.which(command[0]) is None:
         raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
+    if flags.fence not in ("policy", "none"):
+        raise InputError("--fence", flags.fence, "is unknown", "use policy or none")
     return Settings(
         command=command,
         ring=flags.ring,
@@ -74,6 +84,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         hold=flags.hold,
         lease_duration_s=parse_whole_seconds("--lease-duration", flags.lease_duration),
         stop_within_s=parse_duration("--stop-within", flags.stop_within),
+        is_fenced=flags.fence == "policy",
         kubeconfig=flags.kubeconfig or None,
         context=flags.context or None,
         log_format=flags.log_format,
@@ -92,28 +103,18 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for each in text.split(",") if (name := each.strip()))
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {message.removeprefix('argument ')}; see {self.prog} -h\n")
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = FlagParser(
         prog="ringleader proxy",
         usage="%(prog)s --ring NAME [OPTIONS] -- COMMAND...",
         description="Run an unmodified controller as one shard of a ring. It finds the proxy as in a pod, and by "
         "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file.",
-        allow_abbrev=False,
     )
-    for name, metavar, default, text in _FLAGS:
-        shown = f"{text} [default: {default}]" if default else text
-        parser.add_argument(f"--{name}", metavar=metavar, default=default, help=shown)
+    parser.add_values(_FLAGS)
     parser.add_argument(
         "--hold", action="store_true", help="The member's name lasts: hold its place over a restart."
     )
     if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(BAD_INPUT)
-    return parser.parse_args(list(arguments))
+    return parser.parse(arguments)

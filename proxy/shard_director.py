@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import structlog
+
+from kubeio.fence import policies_of
 from kubeio.models import ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.request_info import RequestInfo
@@ -15,6 +18,8 @@ from proxy.director import Admitted, Selection, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
 from proxy.refusals import Refusal
+
+log = structlog.get_logger("proxy")
 
 _UNFENCED: Final = frozenset({"scale", "eviction", "binding"})
 """Subresources whose objects have no labels: nothing in the API server could tell whose they are."""
@@ -63,6 +68,8 @@ class ShardDirector:
         if info.verb == "create" and not info.subresource:
             return await self._admit_create(write, kind)
         key = ObjectKey(info.namespace, info.name)
+        if info.verb == "patch" and write.body is not None and await self._gate.creates(kind.name, key):
+            return await self._admit_create(write, kind)
         refusal = await self._gate.admit(kind.name, key)
         if refusal is not None:
             return refusal
@@ -70,6 +77,15 @@ class ShardDirector:
 
     def begin(self, write: Write) -> None:
         self._gate.begin(write)
+
+    def instead_of(self, write: Write, answer: bytes) -> Refusal | None:
+        """A refusal of the fence is a conflict: a controller reads the object again."""
+        policy = next((name for name in policies_of(self._keys.ring) if f"'{name}'".encode() in answer), "")
+        if not policy:
+            return None
+        what = f"{write.info.group_resource} {ObjectKey(write.info.namespace, write.info.name)}"
+        log.warning("write refused by the fence", object=what, policy=policy)
+        return Refusal(409, f"ringleader: {what} is not this shard's any more, by {policy}")
 
     def end(self, write: Write, status: int | None) -> None:
         self._gate.end(write, is_answered=status is not None and status < _SERVER_FAILED)
@@ -79,7 +95,7 @@ class ShardDirector:
         head, info = write.body, write.info
         if head is None or not head.controller_uid:
             return self._gate.admit_any() or Admitted(self._copied(head.labels if head is not None else {}))
-        key = ObjectKey(info.namespace, head.name or head.generate_name)
+        key = ObjectKey(info.namespace, info.name or head.name or head.generate_name)
         refusal = await self._gate.admit(kind.name, key, controller=head.controller_uid)
         return refusal if refusal is not None else Admitted(self._labels(kind))
 

@@ -6,18 +6,16 @@ argparse reads the flags: the process that reads them is the one that stays, and
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import socket
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace, split_namespaces
 from kubeio.program.durations import parse_whole_seconds
-from kubeio.program.failures import BAD_INPUT
+from kubeio.program.flag_parser import FlagParser
 from kubeio.program.http_server import parse_bind
 from sharder.admission.settings import read_flags
 from sharder.rings.ring_file import RingFile
@@ -25,8 +23,6 @@ from sharder.ringspec.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from _typeshed import SupportsWrite
 
     from sharder.admission.settings import WebhookSettings
 
@@ -165,30 +161,14 @@ def read_lease_duration(text: str) -> float:
     return duration_s
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line."""
-
-    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Write the help. Raises OSError, which argparse would swallow."""
-        (file or sys.stdout).write(self.format_help())
-        sys.stdout.flush()
-
-    def error(self, message: str) -> NoReturn:
-        end = "" if message.endswith("?") else ";"
-        self.exit(BAD_INPUT, f"error: {message.removeprefix('argument ')}{end} see {self.prog} -h\n")
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Values of all flags as they were written."""
-    parser = _Parser(
+    parser = FlagParser(
         prog="python -m sharder",
         usage="%(prog)s [OPTIONS]",
         description="Put every object of the rings' resources onto their replicas, and keep it so.",
-        allow_abbrev=False,
     )
-    for name, metavar, default, text in _FLAGS:
-        shown = f"{text} [default: {default}]" if default else text
-        parser.add_argument(f"--{name}", metavar=metavar, default=default, help=shown)
+    parser.add_values(_FLAGS)
     parser.add_argument(
         "--ring", metavar="NAME", action="append", default=[], help="Work only this ring; may be repeated."
     )
@@ -200,17 +180,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="As leader, replace an older ControllerRing resource by the one of this version.",
     )
-    flags, unknown = parser.parse_known_args(arguments)
-    option = next((argument for argument in unknown if argument.startswith("-")), None)
-    if option is not None:
-        known = [f"--{name.replace('_', '-')}" for name in vars(flags)]
-        name = option.partition("=")[0]
-        near = difflib.get_close_matches(name, known)
-        hint = f". Did you mean {' or '.join(sorted(near))}?" if near else ""
-        parser.error(f"No such option: {name}{hint}")
-    if unknown:
-        parser.error(f"Got unexpected extra argument(s) ({' '.join(unknown)})")
-    return flags
+    return parser.parse(arguments)
 
 
 def _check_combinations(flags: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ The embedded control plane's own endpoints, without its connections.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ import msgspec
 from devcluster.accounts import ADMIN, Account
 from devcluster.embedded.endpoints import Answer, Call, Endpoints, verb_of
 from devcluster.embedded.registry import Kind
-from devcluster.embedded.store import Entry
+from devcluster.embedded.store import Entry, Event
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
 from devcluster.plane import Write
@@ -25,6 +25,7 @@ from simulation.world import World
 
 _WALL_S: Final = 1_767_225_600.0
 """2026-01-01: when the world begins."""
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 _COLLECTOR_DELAY_S: Final = 0.02
 _HISTORY: Final = 100_000
 
@@ -111,9 +112,20 @@ class Store:
     def restore(self, snapshot: Snapshot, *, bump: int) -> None:
         """Go back to *snapshot*; versions go on *bump* above its own. Nobody gets an event."""
         self.endpoints.versions.current = snapshot.version + bump
+        self._restore_definitions(snapshot.entries[_DEFINITIONS])
         for kind in self.endpoints.registry:
             kind.collection.restore(snapshot.entries.get((kind.group, kind.plural), ()))
         self.endpoints.collector.relist()
+
+    def _restore_definitions(self, entries: Iterable[Entry]) -> None:
+        """Serve what *entries* define and nothing else: a definition may have come or gone since."""
+        definitions = self.kind(*_DEFINITIONS).collection
+        restored = {entry.name: entry for entry in entries}
+        now = {entry.name: entry for entry in definitions.entries()}
+        version = self.endpoints.versions.current
+        for name in sorted(now.keys() ^ restored.keys()):
+            for listener in definitions.listeners:
+                listener(Event(version, now.get(name), restored.get(name)))
 
     def _wake_collector(self) -> None:
         if not self._collects:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from kubeio.access.cluster import Cluster
 from kubeio.access.identity import header_of_extra
 from kubeio.errors import ServerFailure
 from kubeio.rest.client import Client
@@ -43,13 +44,18 @@ async def read_own_account(client: Client) -> User:
 
 
 def acting_as(account: User, client: Client, *, extra: str, value: str) -> Client:
-    """*client*, acting as *account*, its own, with *value* for *extra*.
+    """*client*, acting as *account*, its own, with *value* for *extra*."""
+    return client.with_headers(headers_acting_as(account, client.cluster, extra=extra, value=value))
 
-    The server knows the groups of a ServiceAccount by itself. A client that impersonates already adds the extra alone.
+
+def headers_acting_as(account: User, cluster: Cluster, *, extra: str, value: str) -> Headers:
+    """Headers beside those of *cluster*'s own impersonation: the request acts as *account* with *value* for *extra*.
+
+    The server knows the groups of a ServiceAccount by itself. Who impersonates already adds the extra alone.
     """
     headers: list[tuple[str, str]] = []
-    if not client.cluster.impersonation:
+    if not cluster.impersonation:
         headers.append(("Impersonate-User", account.username))
         if not account.username.startswith(_SERVICE_ACCOUNT):
             headers += [("Impersonate-Group", group) for group in account.groups if group != _BY_ITSELF]
-    return client.with_headers((*headers, (header_of_extra(extra), value)))
+    return (*headers, (header_of_extra(extra), value))

@@ -28,6 +28,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews, User
 from kubeio.shard import lease_acquisition
+from kubeio.shard.fence_wait import FenceWait
 from kubeio.shard.heartbeat import LOST_LEASE_EXIT
 from kubeio.shard.lease_acquisition import AcquiredLease
 from kubeio.shard.lease_validity import LeaseValidity, Phase
@@ -44,7 +45,6 @@ from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
-from shard_controller.process.fence import FenceWait
 from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
 from shard_controller.process.lease_template import lease_template
@@ -171,7 +171,12 @@ class Replica:
             return None
         kinds = [kind.resource for kind in caches]
         self._fence = FenceWait(
-            self._client, view.keys, kinds, namespaces=self._settings.namespaces, host=self._host
+            self._client,
+            view.keys,
+            kinds,
+            namespaces=self._settings.namespaces,
+            host=self._host,
+            instead="with --fence=tests the tests in its patches are its fence",
         )
         return await self._fence.wait()
 

@@ -362,8 +362,7 @@ class Membership:
 
     @property
     def _unknown_are_dead(self) -> bool:
-        """As far as our reads are fresh: a sharder that stood still has not seen who came meanwhile."""
-        return self._synced and min(self._now, self._freshness.fresh_at) >= self._unknown_are_dead_at
+        return self._synced and self._now >= self._unknown_are_dead_at
 
     def _shortest_s(self, *, default: float) -> float:
         return min(
@@ -389,8 +388,7 @@ class Membership:
         if settles_at is not None:
             yield settles_at
         yield self._starts_at
-        dead_at = self._unknown_are_dead_at
-        yield dead_at if self._now < dead_at or self._unknown_are_dead else self._now + self.read_interval_s
+        yield self._unknown_are_dead_at
         for shard in self._shards.values():
             yield from lease_deadlines(shard, self._spec)
             if shard.is_held:

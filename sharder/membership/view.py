@@ -223,9 +223,17 @@ class View:
         """State of the owner *name*, read from a shard label. A value that cannot be a Lease's name is dead."""
         shard = self.shards.get(name)
         if shard is None:
-            is_dead = self.unknown_are_dead or name in self.foreign or not is_shard_name(name)
+            is_dead = self.unknown_are_dead or self._never_works(name)
             return OwnerState.DEAD if is_dead else OwnerState.UNKNOWN
         return owner_state_of(shard.state)
+
+    def _never_works(self, name: str) -> bool:
+        """Whether no shard of this ring can have *name*."""
+        return name in self.foreign or not is_shard_name(name)
+
+    def is_dead_without_lease(self, name: str) -> bool:
+        """Whether *name* is dead only because no Lease of it is known (`unknown_are_dead`)."""
+        return self.unknown_are_dead and name not in self.shards and not self._never_works(name)
 
     def is_unknown_name(self, name: str) -> bool:
         """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""

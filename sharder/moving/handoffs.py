@@ -283,14 +283,18 @@ class Handoffs:
         context = self._context
         resource = context.resource(ref)
         decision = self._plan(ref, meta)
-        if isinstance(decision, UpdateDrain | ReleaseDrain) or (
-            isinstance(decision, Strip) and resource in context.kinds.former  # no unowned watch shows it
-        ):
-            outcome = await context.objects.write(resource, meta, decision)
-            if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
-                self._missent.add(ref)
-            return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
-        return True
+        is_of_former_kind = resource in context.kinds.former  # no unowned watch shows it
+        match decision:
+            case Strip(without_lease=owner) if not is_of_former_kind or owner:
+                return True  # the assigner's, who has evidence
+            case UpdateDrain() | ReleaseDrain() | Strip():
+                pass
+            case _:
+                return True
+        outcome = await context.objects.write(resource, meta, decision)
+        if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
+            self._missent.add(ref)
+        return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
 
     def _plan(self, ref: ObjectRef, meta: Meta) -> Decision:
         context = self._context

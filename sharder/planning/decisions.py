@@ -47,7 +47,13 @@ class ReleaseDrain(msgspec.Struct, frozen=True, gc=False):
 
 
 class Strip(msgspec.Struct, frozen=True, gc=False):
-    """Remove the ring's labels from an object that is given up and has no live owner."""
+    """Remove the ring's labels from an object that is given up and has no live owner.
+
+    `without_lease`: its owner, if that is dead for want of a Lease. A read that began after the object's version was
+    known has to show it so: the label may be younger than what we know of the Leases.
+    """
+
+    without_lease: str = ""
 
 
 class Touch(msgspec.Struct, frozen=True, gc=False):

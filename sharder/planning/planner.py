@@ -266,7 +266,7 @@ def _plan_release(subject: Subject, owner: str | None, drain: str | None, *, vie
         return NOTHING if drain is None else Strip()
     match view.owner_state(owner):
         case OwnerState.DEAD:
-            return Strip()
+            return Strip(owner if view.is_dead_without_lease(owner) else "")
         case OwnerState.CONTESTED:
             return Wait(WaitReason.OWNER_CONTESTED)
         case OwnerState.UNKNOWN:

@@ -139,8 +139,10 @@ class Assigner:
             seen = await self._context.objects.read_controller(decision.controller)
             decision = self._plan(pending, seen)
         match decision:
-            case Assign():
-                return await self._assign_on_evidence(lane, name, pending, decision, seen)
+            case Assign(to=owner):
+                return await self._write_on_evidence(lane, name, pending, decision, seen, owner=owner)
+            case Strip(without_lease=owner) if owner:
+                return await self._write_on_evidence(lane, name, pending, decision, seen, owner=owner)
             case Strip():
                 await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
                 try:
@@ -161,21 +163,29 @@ class Assigner:
                 assert_never(decision)
         return False
 
-    async def _assign_on_evidence(
-        self, lane: Lane, name: str, pending: PendingObject, decision: Assign, seen: ControllerSeen | None
+    async def _write_on_evidence(
+        self,
+        lane: Lane,
+        name: str,
+        pending: PendingObject,
+        decision: Assign | Strip,
+        seen: ControllerSeen | None,
+        *,
+        owner: str,
     ) -> bool:
-        """`_assign` of a *decision* that was planned just now."""
+        """`_assign` of a *decision* that was planned just now: *owner* gets the object, or has no Lease of its own."""
         state = self._context.states.current
-        write = PendingWrite(decision.to, pending.reads_before)
+        write = PendingWrite(owner, pending.reads_before)
+        is_held = isinstance(decision, Assign)
         self._evidence.want(write)
         try:
-            if decision.to not in (await self._evidence.next(write)).held:
+            if (owner in (await self._evidence.next(write)).held) is not is_held:
                 self._later(lane, name, self._context.clock.now() + RECHECK_S)
                 return False
             await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
             try:
                 evidence = self._evidence.current(write)
-                is_shown = evidence is not None and decision.to in evidence.held
+                is_shown = evidence is not None and (owner in evidence.held) is is_held
                 is_same = self._context.states.current is state or self._plan(pending, seen) == decision
                 if not (is_shown and is_same and self._is_newest(name, pending)):
                     return True

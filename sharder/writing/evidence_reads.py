@@ -51,9 +51,9 @@ class ReadsEvidence(Protocol):
 
 
 class PendingWrite(NamedTuple):
-    """A write in hand: the owner that it names, and the number of reads that had begun when its version was known."""
+    """A write in hand: the owner that it depends on, and how many reads had begun when its version was known."""
 
-    to: str
+    owner: str
     reads_before: int
 
 
@@ -67,7 +67,7 @@ class _Read(NamedTuple):
 
     def is_for(self, write: PendingWrite) -> bool:
         """Whether it is evidence for *write*, as far as its age allows."""
-        return self.number > write.reads_before and (self.owners is None or write.to in self.owners)
+        return self.number > write.reads_before and (self.owners is None or write.owner in self.owners)
 
 
 class EvidenceReads:
@@ -164,7 +164,7 @@ class EvidenceReads:
         """Owners of all writes in hand; None: all Leases are to be read."""
         if sum(self._writes.values()) > FEW_WRITES:
             return None
-        return frozenset(write.to for write in self._writes)
+        return frozenset(write.owner for write in self._writes)
 
     async def _wait_due(self) -> None:
         """Return when another read is of use."""

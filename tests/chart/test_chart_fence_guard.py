@@ -38,5 +38,9 @@ async def test_the_guard_of_a_fenced_ring_wants_a_pod(guarded: Guarded) -> None:
         await without.create(WEBSITES, website("new", labels={KEYS.shard: A}), namespace=SITES)
     with pytest.raises(RequestFailedError, match="a replica writes the Leases of its own member only"):
         await without.create(LEASES, lease(A, member="web-0"), namespace=LEASE_NAMESPACE)
+    shown = {"metadata": {"labels": {KEYS.visible: A}}}
+    with pytest.raises(RequestFailedError, match="are written by the sharder and the replicas"):
+        await guarded.by("tenant").merge(WEBSITES, "site", shown, namespace=SITES)
+    await guarded.by("web-0").merge(WEBSITES, "site", shown, namespace=SITES)
     await guarded.by("web-0").merge(WEBSITES, "site", handed_over, namespace=SITES)
     await guarded.by("web-0").create(LEASES, lease(A, member="web-0"), namespace=LEASE_NAMESPACE)

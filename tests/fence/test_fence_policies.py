@@ -34,7 +34,6 @@ from tests.fence.fenced import (
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 C = "web-2-cccccccc"
-HELD = f"held.ringleader.dev/{RING}"
 _numbers = count()
 Write = Callable[[IndependentClient, Doc], Awaitable[object]]
 
@@ -44,8 +43,8 @@ def path(obj: Doc, subresource: str = "") -> str:
 
 
 def labels(**changed: str | None) -> Doc:
-    """A merge patch of labels of the ring: shard, drain, held."""
-    keys = {"shard": KEYS.shard, "drain": KEYS.drain, "held": HELD}
+    """A merge patch of labels of the ring: shard, drain, visible."""
+    keys = {"shard": KEYS.shard, "drain": KEYS.drain, "visible": KEYS.visible}
     return {"metadata": {"labels": {keys[name]: value for name, value in changed.items()}}}
 
 
@@ -161,7 +160,7 @@ ROWS = [
     Row("a life passes its object on", f"life {A}", OWN, labels(shard=B)),
     Row("a life asks for a handoff", f"life {A}", OWN, labels(drain=B)),
     Row("a life removes the drain label", f"life {A}", ASKED, labels(drain=None)),
-    Row("a life holds its object", f"life {A}", OWN, labels(held=A)),
+    Row("a life shows its object", f"life {A}", OWN, labels(visible=A)),
     Row("a life writes while it is asked", f"life {A}", ASKED, {"spec": {"html": "y"}}, passes=True),
     Row("a shard gives up", f"shard {A}", ASKED, labels(shard=None, drain=None), passes=True),
     Row("a shard passes on", f"shard {A}", ASKED, labels(shard=B, drain=None), passes=True),
@@ -191,6 +190,7 @@ async def test_whose_labels_who_may_change(fenced: Fenced, row: Row) -> None:
         (f"life {A}", "", None, True),
         (f"life {A}", B, None, False),
         (f"life {A}", A, B, False),
+        (f"life {A}", A, A, True),
         (f"shard {A}", A, None, True),
         (f"shard {A}", B, None, False),
     ],
@@ -203,6 +203,14 @@ async def test_creates_bear_the_own_name_or_none(
     assert await refused_by_policy(client.create(WEBSITES, obj, namespace=SITES)) is not passes
     applied = apply(client, website(f"site-{next(_numbers)}", label=label))
     assert await refused_by_policy(applied) is not (passes or drain is not None)
+
+
+async def test_what_a_life_creates_is_visible_to_itself_alone(fenced: Fenced) -> None:
+    client = await fenced.by(f"life {A}")
+    for shown, passes in ((A, True), (B, False)):
+        obj = website(f"site-{next(_numbers)}", label=A)
+        obj["metadata"]["labels"][KEYS.visible] = shown
+        assert await refused_by_policy(client.create(WEBSITES, obj, namespace=SITES)) is not passes
 
 
 async def test_controlled_kinds_are_fenced_as_mains_are_also_in_a_put_of_any_version(fenced: Fenced) -> None:

@@ -20,7 +20,7 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.impersonation import read_own_account
-from shard_controller.process.fence import problem_of
+from kubeio.shard.fence_wait import problem_of
 from tests.fence.fenced import CONFIGMAPS, DEPLOYMENTS, KEYS, PODS, RING, SITES, WEBSITES, Fenced, in_force
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]

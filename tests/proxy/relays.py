@@ -36,6 +36,8 @@ class ScriptedDirector:
     selections: Mapping[str, Selection] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=lambda: LABELS)
     verdict: Callable[[Write], Refusal | None] = lambda _: None
+    translation: Callable[[bytes], Refusal | None] = lambda _: None
+    """Of an answer of status 422."""
     gate: asyncio.Event | None = None
     """Writes wait for it."""
     begun: list[Write] = field(default_factory=list)
@@ -68,6 +70,9 @@ class ScriptedDirector:
     def begin(self, write: Write) -> None:
         self.begun.append(write)
         self.changed.set()
+
+    def instead_of(self, write: Write, answer: bytes) -> Refusal | None:
+        return self.translation(answer)
 
     def end(self, write: Write, status: int | None) -> None:
         self.ended.append((write, status))

@@ -17,14 +17,18 @@ ROOT, CHILD = "deployments.apps", "replicasets.apps"
 
 
 class Server:
-    """Which references lead nowhere."""
+    """Which references lead nowhere, and which names are taken."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
+        self.taken: set[ObjectKey] = set()
 
     async def is_gone(self, reference: OwnerReference, namespace: str) -> bool:
         assert namespace == "ns"
         return reference.uid in self.gone
+
+    async def is_free(self, name: str, key: ObjectKey) -> bool:
+        return key not in self.taken
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def new_gate(server: Server) -> Gate:
     """A gate under a Lease that was renewed just now."""
     clock = LoopClock()
     validity = LeaseValidity(duration_s=15, sent_at=clock.now())
-    gate = Gate(validity, clock=clock, is_gone=server.is_gone)
+    gate = Gate(validity, server, clock=clock)
     gate.trees = trees(node("root"), node("child", of="root"), node("hidden", visible=BEFORE))
     return gate
 
@@ -78,6 +82,14 @@ async def test_what_an_object_that_is_gone_controlled_is_free(gate: Gate, server
     assert await gate.admit(CHILD, key("orphan")) is not None
     server.gone.add("deleted")
     assert await gate.admit(CHILD, key("orphan")) is None
+
+
+async def test_an_apply_creates_what_no_shard_has(gate: Gate, server: Server) -> None:
+    server.taken = {key("another-shard-s"), key("child")}
+    assert await gate.creates(CHILD, key("new"))
+    assert not await gate.creates(CHILD, key("another-shard-s"))
+    server.taken.clear()
+    assert not await gate.creates(CHILD, key("child")), "known, and deleted a moment ago"
 
 
 async def test_nothing_passes_when_two_thirds_of_the_lease_are_over(server: Server) -> None:

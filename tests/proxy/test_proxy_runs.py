@@ -23,6 +23,7 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.shard.lease_validity import LeaseValidity
+from proxy.existence import Existence
 from proxy.gate import Gate
 from proxy.informers import TreeInformers, TreeKind
 from proxy.object_writer import ObjectWriter
@@ -71,7 +72,8 @@ class Stage:
         self.child = Child(self.visible)
         self.stopping = asyncio.Event()
         clock, rng = SystemClock(), random.Random(1)
-        self.gate = Gate(LeaseValidity(duration_s=600, sent_at=clock.now()), clock=clock, is_gone=_never)
+        existence = Existence(client, [kind.resource for kind in KINDS])
+        self.gate = Gate(LeaseValidity(duration_s=600, sent_at=clock.now()), existence, clock=clock)
         reads = SharedLeaseReads(Leases(client, namespace))
         writer = ObjectWriter(
             client, reads, keys=KEYS, shard=SHARD, resources={kind.name: kind.resource for kind in KINDS}
@@ -153,10 +155,6 @@ class Stage:
         self.stopping.set()
         async with asyncio.timeout(15):
             await task
-
-
-async def _never(reference: OwnerReference, namespace: str) -> bool:
-    return False
 
 
 @pytest.fixture

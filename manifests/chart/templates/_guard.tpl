@@ -3,7 +3,7 @@
 {{/* Keys on the ring's objects; JSON: (dict "ring" .) */}}
 {{- define "ringleader.guard.keys" -}}
 {{- $domain := default "ringleader.dev" .ring.spec.labelDomain }}
-{{- dict "shard" (printf "shard.%s/%s" $domain .ring.name) "drain" (printf "drain.%s/%s" $domain .ring.name) "turn" (printf "turn.%s/%s" $domain .ring.name) | toJson }}
+{{- dict "shard" (printf "shard.%s/%s" $domain .ring.name) "drain" (printf "drain.%s/%s" $domain .ring.name) "turn" (printf "turn.%s/%s" $domain .ring.name) "visible" (printf "visible.%s/%s" $domain .ring.name) "life" (printf "life.%s/%s" $domain .ring.name) | toJson }}
 {{- end }}
 
 {{/* matchConstraints of a policy about the ring's objects. Writes of subresources can change labels as well. */}}

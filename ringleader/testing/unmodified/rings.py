@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubeio.protocol import RingKeys
+import msgspec
+
+from kubeio.models import GroupResource
+from kubeio.protocol import RingEntry, RingKeys
 from kubeio.resource import ApiResource
 
 DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
@@ -45,10 +48,6 @@ class ProxiedRing:
 
     def manifest(self) -> dict[str, Any]:
         """Its ControllerRing."""
-        resources = [
-            {**_entry(main), "controlledResources": [_entry(name) for name in names]}
-            for main, names in self.controlled
-        ]
         return {
             "apiVersion": "ringleader.dev/v1alpha1",
             "kind": "ControllerRing",
@@ -57,14 +56,21 @@ class ProxiedRing:
                 "leaseNamespace": LEASE_NAMESPACE,
                 "key": "Owner",
                 "maxInFlight": 10_000,
-                "resources": resources,
+                "resources": [msgspec.to_builtins(entry) for entry in self.entries()],
             },
         }
 
+    def entries(self) -> list[RingEntry]:
+        """Its `spec.resources`."""
+        return [
+            RingEntry(_named(main).resource, _named(main).group, [_named(name) for name in names])
+            for main, names in self.controlled
+        ]
 
-def _entry(name: str) -> dict[str, Any]:
+
+def _named(name: str) -> GroupResource:
     resource, _, group = name.partition(".")
-    return {"resource": resource, **({"group": group} if group else {})}
+    return GroupResource(group, resource)
 
 
 DEPLOYMENTS_RING: Final = ProxiedRing(

@@ -17,7 +17,7 @@ from kubeio.resource import ApiResource
 from sharder.membership.lease_reads import Evidence
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View
-from sharder.planning.decisions import Assign
+from sharder.planning.decisions import Assign, Strip
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import Pace
@@ -101,9 +101,10 @@ class Objects:
         return meta
 
     async def write_with_slot(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
-        assert isinstance(decision, Assign)
+        assert isinstance(decision, Assign | Strip)
+        to = decision.to if isinstance(decision, Assign) else ""
         now = asyncio.get_running_loop().time()
-        self.sent.append(Sent(now, meta.name, meta.resource_version, decision.to))
+        self.sent.append(Sent(now, meta.name, meta.resource_version, to))
         if self.takes_s:
             await asyncio.sleep(self.takes_s)
         if meta.name in self.answers:
@@ -112,7 +113,8 @@ class Objects:
         if current.resource_version != meta.resource_version:
             return WriteOutcome.STALE
         version = str(int(meta.resource_version) + 100)
-        self.put(msgspec.structs.replace(meta, labels={KEYS.shard: decision.to}, resource_version=version))
+        labels = {KEYS.shard: to} if to else {}
+        self.put(msgspec.structs.replace(meta, labels=labels, resource_version=version))
         return WriteOutcome.DONE
 
     async def read(self, resource: ApiResource, meta: Meta) -> Meta | None:

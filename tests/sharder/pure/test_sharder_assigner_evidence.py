@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from itertools import pairwise
 
 import msgspec
 import pytest
 
 from kubeio.errors import TooManyRequests
+from sharder.planning.planner import Terms
 from sharder.writing.evidence_reads import APART_S, FEW_WRITES, NEXT_S, VALID_S
 from tests.sharder.pure.assigning import OF_A, READ_S, TWO, FakeMembership, at_version, busy, moving, no_slots
 from tests.sharder.pure.views import CONFIGMAPS, child_of, make_meta
@@ -230,3 +232,17 @@ async def test_forged_names_cost_neither_evidence_nor_slots() -> None:
         await asyncio.sleep(1)
         assert membership.asked == [frozenset({"a-1"})]
         assert ring.owner(OF_A) == "a-1"
+
+
+async def test_a_name_without_a_lease_keeps_its_object_while_evidence_shows_that_it_has_one() -> None:
+    """This sharder stood still: another one has made the ring anew, and a shard was born under the name."""
+    membership = FakeMembership(dataclasses.replace(TWO, unknown_are_dead=True), "new-1")
+    async with moving(membership) as ring:
+        ring.states.set_terms(Terms(releasing=True))
+        ring.shows(ring.objects.put(make_meta(OF_A, shard="new-1")))
+        await asyncio.sleep(5)
+        assert ring.membership.asked
+        assert ring.owner(OF_A) == "new-1"
+        ring.membership.held.clear()
+        await asyncio.sleep(2)
+        assert ring.owner(OF_A) is None

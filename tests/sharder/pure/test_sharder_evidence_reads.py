@@ -65,11 +65,11 @@ async def test_a_write_begins_on_a_read_that_began_after_its_version_and_was_ans
             reads.want(write)
             wanted.callback(reads.unwant, write)
             evidence = await reads.next(write)
-            assert write.to in evidence.held
+            assert write.owner in evidence.held
             usable = [
                 began_at
                 for began_at, names in leases.begun[known_before:]
-                if names is None or write.to in names
+                if names is None or write.owner in names
             ]
             assert evidence.begun_at in usable
             assert clock.now() - evidence.begun_at <= OLDEST_S

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sharder.membership.shards import ShardState
@@ -310,6 +312,14 @@ def test_an_object_is_given_up_through_its_owner(
 ) -> None:
     subject = website(OF_A, shard=shard, drain=drain, selected=how != "deselected")
     assert planned(subject, TWO, releasing=how == "releasing") == decision
+
+
+@pytest.mark.parametrize(
+    ("shard", "without_lease"), [("c-dead", ""), ("No_Name", ""), ("stranger-1", "stranger-1")]
+)
+def test_what_is_dead_for_want_of_a_lease_is_stripped_on_evidence(shard: str, without_lease: str) -> None:
+    view = dataclasses.replace(TWO, unknown_are_dead=True)
+    assert planned(website(OF_A, shard=shard), view, releasing=True) == Strip(without_lease)
 
 
 def test_an_object_that_is_selected_again_before_it_was_given_up_stays() -> None:

@@ -171,19 +171,6 @@ def test_a_name_without_a_lease_stays_unknown_while_its_ring_stays() -> None:
     assert sim.view().owner_state(NAME) is OwnerState.UNKNOWN
 
 
-def test_a_sharder_that_stood_still_has_not_seen_every_life() -> None:
-    """Another one has made the ring anew meanwhile, and a shard was born under the name."""
-    sim = given_up(max_lease_duration_s=20)
-    report(sim, 1)
-    sim.run(10)
-    sim.reachable = False
-    sim.run(30)
-    assert sim.view().owner_state("never-reported") is OwnerState.UNKNOWN
-    sim.reachable = True
-    sim.run(2)
-    assert sim.view().owner_state("never-reported") is OwnerState.DEAD
-
-
 def test_lives_may_have_been_missed_when_the_watch_lists_anew() -> None:
     sim = given_up(max_lease_duration_s=20)
     sim.run(15)

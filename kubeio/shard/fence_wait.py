@@ -13,14 +13,14 @@ import structlog
 from kubeio.backoff import jittered_s
 from kubeio.errors import ApiError
 from kubeio.fence import FenceProbe, MissingRight, Verdict, each_server, policies_of
+from kubeio.program.host import Host
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.impersonation import read_own_account
 from kubeio.rest.reviews import User
-from shard_controller.process.host import ReplicaHost
 
-log = structlog.get_logger("shard_controller")
+log = structlog.get_logger("kubeio")
 
 _AGAIN_S = 2.0
 """Between two looks: an API server knows a policy about a second after it was written."""
@@ -54,13 +54,16 @@ class FenceWait:
         kinds: Iterable[ApiResource],
         *,
         namespaces: Sequence[str],
-        host: ReplicaHost,
+        host: Host,
+        instead: str,
     ) -> None:
+        """*instead*: how a shard works without the fence, for the log."""
         self._client = client
         self._keys = keys
         self._kinds = tuple(kinds)
         self._namespaces = namespaces
         self._host = host
+        self._instead = instead
         self.problem = "it was not probed yet"
         """Why this shard is not fenced; empty once it is."""
 
@@ -81,7 +84,7 @@ class FenceWait:
                     "not fenced by policies",
                     ring=self._keys.ring,
                     problem=found,
-                    holds="this replica takes no objects; with --fence=tests the tests in its patches are its fence",
+                    holds=f"this shard takes no objects; {self._instead}",
                 )
             await asyncio.sleep(jittered_s(_AGAIN_S, self._host.rng, jitter=0.2))
 
