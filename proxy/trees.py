@@ -144,6 +144,15 @@ class Trees:
         is_unseen = node.visible is None and node.drain is None
         return node.is_root and is_unseen and node.created > self._since
 
+    def top_of(self, uid: str) -> str:
+        """The highest object that is known above *uid*; itself if none is."""
+        for _ in range(_DEEPEST):
+            node = self._nodes.get(uid)
+            if node is None or node.is_root or node.controller not in self._nodes:
+                return uid
+            uid = node.controller
+        return uid
+
     def root_of(self, uid: str) -> Node | None:
         """The root above *uid*; None if an object on the way is not known."""
         node = self._nodes.get(uid)

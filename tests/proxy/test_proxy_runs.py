@@ -79,10 +79,11 @@ class Stage:
             client, reads, keys=KEYS, shard=SHARD, resources={kind.name: kind.resource for kind in KINDS}
         )
         self.since = LONG_AGO
+        self.kinds = KINDS
 
         def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:
             return TreeInformers(
-                client, KINDS, trees, keys=KEYS, shard=SHARD, changed=changed, clock=clock, rng=rng
+                client, self.kinds, trees, keys=KEYS, shard=SHARD, changed=changed, clock=clock, rng=rng
             )
 
         self.runs = Runs(
@@ -110,7 +111,7 @@ class Stage:
             meta["ownerReferences"] = [msgspec.to_builtins(owner)]
         await self.client.create(resource, {"metadata": meta}, namespace=self.namespace, type=bytes)
 
-    async def label(self, resource: ApiResource, name: str, **labels: str) -> None:
+    async def label(self, resource: ApiResource, name: str, **labels: str | None) -> None:
         change = {"metadata": {"labels": {getattr(KEYS, key): value for key, value in labels.items()}}}
         await self.client.patch(resource, name, MergePatch(change), namespace=self.namespace, type=bytes)
 
@@ -193,6 +194,33 @@ async def test_what_arrives_with_a_history_becomes_visible_between_two_runs(
             {"configmaps": set(), "secrets": set()},
             {"configmaps": {"blog"}, "secrets": {"page"}},
         ]
+
+
+@pytest.mark.parametrize("shard", [OTHER, None])
+async def test_a_tree_that_has_not_arrived_whole_is_hidden_until_it_has(
+    stage: Stage, shard: str | None
+) -> None:
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+    await stage.put(CHILDREN, "here", of="blog", visible=BEFORE)
+    await stage.put(CHILDREN, "elsewhere", of="blog", visible=BEFORE)
+    await stage.label(CHILDREN, "elsewhere", shard=shard)
+    await stage.put(ROOTS, "whole", visible=BEFORE)
+    async with stage.running():
+        assert stage.child.starts == [{"configmaps": {"whole"}, "secrets": set()}]
+        await stage.label(CHILDREN, "elsewhere", shard=SHARD)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert stage.child.starts[1] == {"configmaps": {"blog", "whole"}, "secrets": {"here", "elsewhere"}}
+
+
+async def test_a_tree_whose_leaf_comes_late_becomes_visible_with_it(stage: Stage) -> None:
+    stage.kinds = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN, is_leaf=True))
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+    await stage.put(CHILDREN, "page", of="blog", shard=OTHER)
+    async with stage.running():
+        assert stage.child.starts[0]["configmaps"] == set()
+        await stage.label(CHILDREN, "page", shard=SHARD)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert stage.child.starts[1]["configmaps"] == {"blog"}
 
 
 async def test_what_was_there_before_the_ring_has_a_history(stage: Stage) -> None:

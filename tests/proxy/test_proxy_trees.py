@@ -40,6 +40,18 @@ def test_the_state_of_a_tree_is_that_of_its_root() -> None:
     assert found.state("grandchild") is TreeState.HIDDEN
 
 
+def test_the_top_of_a_tree_is_the_highest_object_that_is_known() -> None:
+    found = trees(
+        node("root"), node("child", of="root"), node("grandchild", of="child"), node("x", of="gone")
+    )
+    assert [found.top_of(uid) for uid in ("grandchild", "root", "x", "nobody")] == [
+        "root",
+        "root",
+        "x",
+        "nobody",
+    ]
+
+
 def test_the_state_of_a_tree_without_its_root_is_unknown() -> None:
     found = trees(node("child", of="root"))
     assert found.state("child") is TreeState.UNKNOWN
