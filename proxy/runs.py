@@ -175,7 +175,7 @@ class Runs:
         """Give up what is asked for, and make visible the trees that have arrived whole."""
         asked, arrived = _nodes(trees, trees.due.asked), _nodes(trees, trees.due.arrived)
         async with asyncio.TaskGroup() as tasks:
-            for node in asked:
+            for node in filter(trees.may_go, asked):
                 tasks.create_task(self._give_up(trees, node), name="give up")
         kept = [node for node in arrived if node.drain is None]
         absent = await self._absent(trees, kept, informers)
@@ -283,6 +283,8 @@ class _Restart:
 
     def _waits(self, node: Node, now: float) -> bool:
         """What could not be handled before this run is tried again after a while."""
+        if node.drain is not None and not self.trees.may_go(node):
+            return False
         is_handled = self._before.versions.get(node.uid) == node.resource_version and now < self._again_at
         absent = self._before.absent.get(node.uid)
         has_come = bool(absent) and all(self.trees.get(uid) is not None for uid in absent or ())

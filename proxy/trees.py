@@ -169,6 +169,16 @@ class Trees:
             return TreeState.UNKNOWN
         return TreeState.VISIBLE if self.is_visible(root) else TreeState.HIDDEN
 
+    def may_go(self, node: Node) -> bool:
+        """Whether *node* can be given up: its root is asked for as well, or is not seen by the controller.
+
+        A controller that goes on seeing the root would make again what it misses below. What stays after all may.
+        """
+        root = self.root_of(node.uid)
+        if root is None or root.uid == node.uid or node.drain == self._shard:
+            return True
+        return root.drain not in (None, self._shard) or not self.is_visible(root)
+
     def tree(self, uid: str) -> list[Node]:
         """*uid* and all that it controls, children before their parents."""
         found: dict[str, None] = {}

@@ -242,6 +242,20 @@ async def test_a_tree_that_is_asked_for_is_given_up_between_two_runs(stage: Stag
             assert await stage.labels(resource, name) == {KEYS.shard: OTHER, KEYS.visible: ""}
 
 
+async def test_a_part_of_a_tree_waits_until_its_root_is_asked_for_as_well(stage: Stage) -> None:
+    await stage.lease(OTHER)
+    await stage.put(ROOTS, "blog", visible=SHARD)
+    await stage.put(CHILDREN, "page", of="blog", visible=SHARD)
+    async with stage.running():
+        await stage.label(CHILDREN, "page", drain=OTHER)
+        await asyncio.sleep(2)
+        assert len(stage.child.starts) == 1
+        await stage.label(ROOTS, "blog", drain=OTHER)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        for resource, name in ((ROOTS, "blog"), (CHILDREN, "page")):
+            assert (await stage.labels(resource, name))[KEYS.shard] == OTHER
+
+
 async def test_without_evidence_of_the_next_owner_a_tree_is_given_up_to_nobody(stage: Stage) -> None:
     await stage.put(ROOTS, "blog", visible=SHARD)
     async with stage.running():
