@@ -12,7 +12,7 @@ from ringleader.testing.unmodified.replica_sets import ReplicaSetCount
 
 _BAR = 24
 _ROWS = 8
-"""ReplicaSets that are shown: those that changed last."""
+"""ReplicaSets that are shown."""
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 
 
@@ -55,13 +55,12 @@ def _state(fleet: ProxyFleet, name: str) -> tuple[str, str]:
 
 
 def _replica_sets(counts: list[ReplicaSetCount]) -> Table:
-    """The newest ReplicaSets: those that roll come first."""
+    """Those that roll come first, those without pods last."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("ReplicaSet", no_wrap=True)
     for column in ("pods now", "made", "wanted"):
         table.add_column(column, justify="right", no_wrap=True)
-    rolling = sorted(counts, key=lambda count: count.live == count.wanted)[:_ROWS]
-    for count in rolling:
+    for count in sorted(counts, key=lambda count: (count.live == count.wanted, not count.wanted))[:_ROWS]:
         style = "bold red" if count.made > count.raised else ""
         table.add_row(
             count.name,
