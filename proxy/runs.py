@@ -51,14 +51,14 @@ class ControllerProcess(Protocol):
 class Pace:
     """When a restart is due: *settle_s* after the last change that needs one, at most *longest_s* after the first.
 
-    A run lasts ten times as long as the restart before it at least. *calm_s*: before a start nothing has arrived for
-    so long, but for *longest_calm_s* at most.
+    A run lasts ten times as long as the restart before it at least, without its calm. *calm_s*: before a start nothing
+    has arrived for so long, but for *longest_calm_s* at most: it spares restarts, and proves nothing.
     """
 
     settle_s: float = 2.0
     longest_s: float = 10.0
     calm_s: float = 2.0
-    longest_calm_s: float = 60.0
+    longest_calm_s: float = 10.0
 
 
 class Runs:
@@ -90,7 +90,7 @@ class Runs:
         self._slots: Final = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._is_first = True
         self._restart_s = 0.0
-        """How long the last restart took."""
+        """How long the last restart took, without its calm."""
 
     async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
         """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
@@ -115,13 +115,13 @@ class Runs:
             following = tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
             on_synced()
-            await self._wait_calm(trees, changed, stopping)
+            calm_s = await self._wait_calm(trees, changed, stopping)
             due = _Restart(trees, await self._hand_over(trees, informers), now=self._clock.now())
             exit_code = None
             if not stopping.is_set():
                 self._gate.trees = trees
                 await self._process.start()
-                self._restart_s = self._clock.now() - began_at
+                self._restart_s = self._clock.now() - began_at - calm_s
                 exit_code = await self._wait_due(due, changed, stopping)
                 await self._process.stop()
                 await self._gate.wait_ended()
@@ -157,19 +157,21 @@ class Runs:
                 ended.cancel()
                 stop.cancel()
 
-    async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> None:
-        """While trees arrive, wait until all of them are there: a root may come before what it controls.
+    async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> float:
+        """While trees arrive, wait until no more do: they take one restart. How long that was, in seconds.
 
         A shard that has just begun gets its first objects now.
         """
-        until = self._clock.now() + self._pace.longest_calm_s
+        began_at = self._clock.now()
+        until = began_at + self._pace.longest_calm_s
         while (trees.due.arrived or self._is_first) and self._clock.now() < until and not stopping.is_set():
             changed.clear()
             try:
                 async with asyncio.timeout(self._pace.calm_s):
                     await changed.wait()
             except TimeoutError:
-                return
+                break
+        return self._clock.now() - began_at
 
     async def _hand_over(self, trees: Trees, informers: TreeInformers) -> _HandedOver:
         """Give up what is asked for, and make visible the trees that have arrived whole."""

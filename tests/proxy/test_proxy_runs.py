@@ -86,16 +86,19 @@ class Stage:
                 client, self.kinds, trees, keys=KEYS, shard=SHARD, changed=changed, clock=clock, rng=rng
             )
 
-        self.runs = Runs(
-            self.child,
-            self.gate,
-            writer,
-            new_trees=lambda: Trees(SHARD, since=self.since),
-            follow=follow,
-            pace=Pace(settle_s=0.2, longest_s=1.0, calm_s=0.05, longest_calm_s=5.0),
-            clock=clock,
-            rng=rng,
-        )
+        def runs(pace: Pace) -> Runs:
+            return Runs(
+                self.child,
+                self.gate,
+                writer,
+                new_trees=lambda: Trees(SHARD, since=self.since),
+                follow=follow,
+                pace=pace,
+                clock=clock,
+                rng=rng,
+            )
+
+        self.runs = runs
 
     async def put(
         self, resource: ApiResource, name: str, *, shard: str = SHARD, of: str = "", **labels: str
@@ -149,8 +152,9 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.runs.run(self.stopping))
+    async def running(self, *, calm_s: float = 0.05) -> AsyncIterator[None]:
+        pace = Pace(settle_s=0.2, longest_s=1.0, calm_s=calm_s, longest_calm_s=5.0)
+        task = asyncio.create_task(self.runs(pace).run(self.stopping))
         await self.wait_for(lambda: task.done() or len(self.child.starts) > 0)
         yield
         self.stopping.set()
@@ -283,6 +287,14 @@ async def test_many_changes_take_one_restart(stage: Stage) -> None:
         await asyncio.sleep(1)
         assert len(stage.child.starts) == 2
         assert stage.child.starts[1]["configmaps"] == set()
+
+
+async def test_a_run_is_no_longer_for_the_calm_before_it(stage: Stage) -> None:
+    async with stage.running(calm_s=2.0):
+        began = asyncio.get_running_loop().time()
+        await stage.put(ROOTS, "blog", visible=BEFORE)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert asyncio.get_running_loop().time() - began < 10  # and not 10 times the calm
 
 
 async def test_a_controller_that_ends_by_itself_is_started_again(stage: Stage) -> None:
