@@ -11,6 +11,7 @@ import pytest
 
 from devcluster.real import BinariesMissing, kubernetes_recipe
 from devcluster.real.binaries import SERVERS, find_binaries
+from tests.fleet.unmodified.faults import FAULTS
 
 
 def run(*command: str, within_s: float) -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,16 @@ def require_binaries() -> None:
 def test_flags_that_make_no_sense_together_are_refused(flags: tuple[str, ...], problem: str) -> None:
     ended = run("ringleader", "demo", "--unmodified", *flags, within_s=60)
     assert (ended.returncode, ended.stderr) == (2, problem)
+
+
+@pytest.mark.fleet
+def test_a_fault_that_is_none_is_refused_and_the_list_names_all() -> None:
+    ended = run("tests.fleet.unmodified", "--faults", "proxy_frozen,flood", within_s=60)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: --faults: flood is no fault; use some of proxy_killed, ")
+    listed = run("tests.fleet.unmodified", "--list", within_s=60).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(FAULTS)
+    assert all(len(line.split()) > 3 for line in listed)
 
 
 @pytest.mark.real
