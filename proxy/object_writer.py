@@ -65,11 +65,14 @@ class ObjectWriter:
             return False
         return True
 
-    async def give_up(self, trees: Trees, uid: str) -> None:
-        """Give up *uid* and all that it controls, children first, as its drain label asks. Raises: KubeError."""
+    async def give_up(self, trees: Trees, uid: str) -> bool:
+        """Give up *uid* and all that it controls, children first, as its drain label asks; whether all of it went.
+
+        Raises: KubeError, also after a part of it.
+        """
         asked = trees.get(uid)
         if asked is None or asked.drain is None:
-            return
+            return True
         handoff = decide_handoff(asked.drain, shard=self._shard)
         if isinstance(handoff, Directed) and not await is_held(self._leases, handoff.to, self._keys):
             handoff = Plain()
@@ -77,7 +80,8 @@ class ObjectWriter:
         for node in nodes:
             if not await self._acknowledge(node, handoff):
                 log.warning("object keeps changing: it is given up at the next restart", object=_what(node))
-                return  # what is above it stays too
+                return False  # what is above it stays too
+        return True
 
     async def _acknowledge(self, node: Node, handoff: HandoffMode) -> bool:
         """Whether *node* is given up, or is the shard's no longer."""

@@ -91,6 +91,8 @@ class Runs:
         self._is_first = True
         self._restart_s = 0.0
         """How long the last restart took, without its calm."""
+        self._torn: Final[set[str]] = set()
+        """Visible roots whose trees may have been given up in part, because the API server failed meanwhile."""
 
     async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
         """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
@@ -180,7 +182,12 @@ class Runs:
             for node in filter(trees.may_go, asked):
                 tasks.create_task(self._give_up(trees, node), name="give up")
         kept = [node for node in arrived if node.drain is None]
-        absent = await self._absent(trees, kept, informers)
+        torn = _nodes(trees, self._torn)
+        absent = await self._absent(trees, [*kept, *torn], informers)
+        for node in torn:
+            if node.uid in absent:
+                trees.close(node.uid)
+        self._torn.intersection_update(absent)
         shown = await self._show([node for node in kept if node.uid not in absent])
         await self._wait_seen(trees, shown)
         return _HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
@@ -220,8 +227,10 @@ class Runs:
 
     async def _give_up(self, trees: Trees, node: Node) -> None:
         async with self._slots:
+            self._torn.add(node.uid)
             try:
-                await self._writer.give_up(trees, node.uid)
+                if await self._writer.give_up(trees, node.uid):
+                    self._torn.discard(node.uid)
             except KubeError as error:
                 log.warning("object not given up", object=f"{node.resource} {node.key}", error=str(error))
 

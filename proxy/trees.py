@@ -89,6 +89,7 @@ class Trees:
         self._nodes: Final[dict[str, Node]] = {}
         self._uids: Final[dict[tuple[str, ObjectKey], str]] = {}
         self._children: Final[dict[str, dict[str, None]]] = {}
+        self._closed: Final[set[str]] = set()
         self.due: Final = Due()
 
     def __len__(self) -> int:
@@ -167,7 +168,14 @@ class Trees:
         root = self.root_of(uid)
         if root is None:
             return TreeState.UNKNOWN
-        return TreeState.VISIBLE if self.is_visible(root) else TreeState.HIDDEN
+        return TreeState.VISIBLE if self._is_open(root) else TreeState.HIDDEN
+
+    def close(self, uid: str) -> None:
+        """Let no write pass to the tree below the root *uid*, which the controller sees: a part of it is missing."""
+        self._closed.add(uid)
+
+    def _is_open(self, root: Node) -> bool:
+        return self.is_visible(root) and root.uid not in self._closed
 
     def may_go(self, node: Node) -> bool:
         """Whether *node* can be given up: its root is asked for as well, or is not seen by the controller.
@@ -177,7 +185,7 @@ class Trees:
         root = self.root_of(node.uid)
         if root is None or root.uid == node.uid or node.drain == self._shard:
             return True
-        return root.drain not in (None, self._shard) or not self.is_visible(root)
+        return root.drain not in (None, self._shard) or not self._is_open(root)
 
     def tree(self, uid: str) -> list[Node]:
         """*uid* and all that it controls, children before their parents."""

@@ -28,7 +28,7 @@ from proxy.gate import Gate
 from proxy.informers import TreeInformers, TreeKind
 from proxy.object_writer import ObjectWriter
 from proxy.runs import Pace, Runs
-from proxy.trees import Trees
+from proxy.trees import Trees, TreeState
 
 KEYS = RingKeys("pairs")
 SHARD, BEFORE, OTHER = "web-0-00000001", "web-0-00000000", "web-1-00000001"
@@ -244,6 +244,24 @@ async def test_a_tree_that_is_asked_for_is_given_up_between_two_runs(stage: Stag
         await stage.wait_for(lambda: len(stage.child.starts) == 2)
         for resource, name in ((ROOTS, "blog"), (CHILDREN, "page")):
             assert await stage.labels(resource, name) == {KEYS.shard: OTHER, KEYS.visible: ""}
+
+
+async def test_no_write_passes_to_a_tree_that_was_given_up_in_part(
+    stage: Stage, new_plane: EmbeddedPlane
+) -> None:
+    await stage.lease(OTHER)
+    for root in ("torn", "kept"):
+        await stage.put(ROOTS, root, visible=SHARD, drain=OTHER)
+        await stage.put(CHILDREN, f"{root}-child", of=root, visible=SHARD)
+    uids = {root: (await stage.meta(ROOTS, root)).uid for root in ("torn", "kept")}
+    for resource, name in (("configmaps", "torn"), ("secrets", "kept-child")):
+        await new_plane.faults.add(Fault(what="error", verb="patch", resource=resource, name=name, code=500))
+    async with stage.running():
+        assert (await stage.labels(CHILDREN, "torn-child"))[KEYS.shard] == OTHER
+        assert stage.child.starts[0]["configmaps"] == {"torn", "kept"}
+        assert stage.gate.trees is not None
+        states = {root: stage.gate.trees.state(uid) for root, uid in uids.items()}
+        assert states == {"torn": TreeState.HIDDEN, "kept": TreeState.VISIBLE}
 
 
 async def test_a_part_of_a_tree_waits_until_its_root_is_asked_for_as_well(stage: Stage) -> None:
