@@ -101,3 +101,8 @@ def read_counts(text: str) -> dict[str, int] | None:
             return None
         found[name] = int(number)
     return found
+
+
+def activated_holder(ring: str) -> str:
+    """Holder of the former controller's Lease once *ring* is activated, whichever sharder acts."""
+    return f"ringleader:{ring}"

@@ -28,6 +28,7 @@ from kubeio.shard.ring import RingView, read_ring
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
 from proxy.existence import Existence
+from proxy.former import NEVER, worked_until
 from proxy.gate import Gate
 from proxy.informers import TreeInformers, TreeKind
 from proxy.kinds import find_kinds
@@ -131,7 +132,7 @@ class Proxy:
         self._kinds: Final = kinds
         self._view: Final = view
         self._account: Final = account
-        self._trees = Trees("", since="")
+        self._trees = Trees("", since=NEVER)
         self._informers: TreeInformers | None = None
 
     async def work(self, acquired: AcquiredLease, template: LeaseTemplate, leases: Leases) -> int:
@@ -174,8 +175,8 @@ class Proxy:
             self._client, SharedLeaseReads(leases), keys=keys, shard=shard, resources=resources
         )
 
-        def new_trees() -> Trees:
-            self._trees = Trees(shard, since=self._view.metadata.creation_timestamp or "")
+        async def new_trees() -> Trees:
+            self._trees = Trees(shard, since=await worked_until(self._client, self._view))
             return self._trees
 
         def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:

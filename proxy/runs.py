@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -71,7 +71,7 @@ class Runs:
         gate: Gate,
         writer: ObjectWriter,
         *,
-        new_trees: Callable[[], Trees],
+        new_trees: Callable[[], Awaitable[Trees]],
         follow: Callable[[Trees, Callable[[], None]], TreeInformers],
         pace: Pace,
         clock: Clock,
@@ -106,7 +106,7 @@ class Runs:
     async def _run_once(self, stopping: asyncio.Event, on_synced: Callable[[], None]) -> int | None:
         """One run; its exit code if it ended by itself."""
         changed = asyncio.Event()
-        trees = self._new_trees()
+        trees = await self._new_trees()
         informers = self._follow(trees, changed.set)
         began_at = self._clock.now()
         async with asyncio.TaskGroup() as tasks:

@@ -26,6 +26,19 @@ log = structlog.get_logger("kubeio")
 _RING_POLL_S: Final = 10.0
 
 
+class FormerLease(msgspec.Struct, frozen=True):
+    """The former controller's leader-election Lease."""
+
+    namespace: str
+    name: str
+
+
+class ActivationView(msgspec.Struct, frozen=True):
+    """How the ring takes over from a controller that had one leader."""
+
+    lease: FormerLease
+
+
 class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Fields of a ring's spec that a replica reads."""
 
@@ -34,6 +47,7 @@ class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     label_domain: str = DEFAULT_DOMAIN
     key: str = "Object"
     max_lease_duration_seconds: int = 60
+    activation: ActivationView | None = None
 
 
 class RingView(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class Stage:
             self.child,
             self.gate,
             writer,
-            new_trees=lambda: Trees(SHARD, since=self.since),
+            new_trees=self.new_trees,
             follow=follow,
             pace=Pace(settle_s=0.2, longest_s=1.0, calm_s=0.05, longest_calm_s=5.0),
             clock=clock,
@@ -119,6 +119,9 @@ class Stage:
 
     async def labels(self, resource: ApiResource, name: str) -> dict[str, str]:
         return dict((await self.meta(resource, name)).labels)
+
+    async def new_trees(self) -> Trees:
+        return Trees(SHARD, since=self.since)
 
     async def visible(self) -> dict[str, set[str]]:
         """What the controller's selector shows."""
