@@ -53,16 +53,11 @@ class Settings:
 
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Settings that the *arguments* describe. Raises: InputError; SystemExit after help and for unknown flags."""
-    own, command = _split(arguments)
+    own, command = split_command(arguments)
     flags = _parse(own)
     if not flags.ring:
         raise InputError("--ring", "", "is missing", "name the ring whose objects the controller works")
-    if not command:
-        raise InputError(
-            "COMMAND", "", "is missing", "write it after `--`: ringleader proxy --ring R -- /manager"
-        )
-    if shutil.which(command[0]) is None:
-        raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
+    check_command(command, "ringleader proxy --ring R")
     return Settings(
         command=command,
         ring=flags.ring,
@@ -81,18 +76,27 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+def split_command(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Our own words, and the controller's, which stand after `--`."""
     if "--" not in arguments:
         return list(arguments), ()
     at = list(arguments).index("--")
     return list(arguments[:at]), tuple(arguments[at + 1 :])
 
 
+def check_command(command: tuple[str, ...], usage: str) -> None:
+    """Raises InputError if *command* cannot be run; *usage*: how ours begins."""
+    if not command:
+        raise InputError("COMMAND", "", "is missing", f"write it after `--`: {usage} -- /manager")
+    if shutil.which(command[0]) is None:
+        raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for each in text.split(",") if (name := each.strip()))
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -100,11 +104,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="ringleader proxy",
         usage="%(prog)s --ring NAME [OPTIONS] -- COMMAND...",
         description="Run an unmodified controller as one shard of a ring. It finds the proxy as in a pod, and by "
-        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file.",
+        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file. Whether it may be sharded, and how: "
+        "%(prog)s --learn -h.",
         allow_abbrev=False,
     )
     for name, metavar, default, text in _FLAGS:
