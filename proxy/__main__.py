@@ -14,6 +14,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the proxy that *arguments* describe; the exit code."""
     from kubeio.program.runtime import configure_logging, run
     from proxy.app import serve
+    from proxy.learn.known import warn_if_known
     from proxy.settings import read_settings, split_command
 
     if "--learn" in split_command(arguments)[0]:
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         return learn(arguments)
     settings = read_settings(arguments)
     configure_logging(format=settings.log_format, level=settings.log_level)
+    warn_if_known(settings.command)
     gc.collect()
     gc.freeze()
     return run(serve(settings))

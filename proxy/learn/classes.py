@@ -49,8 +49,9 @@ _SHOWN: Final = 8
 def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
     """Every finding about what was *seen* of *command*, the worst first."""
     trees = find_trees(seen)
+    if all_of := list(_computes_from_all(seen, command)):
+        return all_of
     found = [
-        *_computes_from_all(seen, command),
         *_waits(seen),
         *_has_roots(seen, trees),
         *_cleans_up_by_name(seen, trees),
@@ -71,17 +72,18 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
 
 def unknown_of(seen: Seen) -> list[str]:
     """What this run could not show."""
-    made = [name for name, kind in seen.kinds.items() if kind.controllers]
     found = list(UNSEEN)
-    if made and not any(kind.templates for kind in seen.kinds.values()):
+    if any(kind.has_controllers for kind in seen.kinds.values()) and not any(
+        kind.templates for kind in seen.kinds.values()
+    ):
         found.append(
             "E: whether it copies labels onto pod templates. No template was made for an object whose own labels stand "
             "nowhere else in it. Label one such object (learn=1), let the controller make its children anew, and look."
         )
     if not any(kind.left for kind in seen.kinds.values()):
         found.append(
-            "C: what it deletes when an object is gone. Nothing was deleted by the name of an object that is gone. "
-            "Delete an object while it runs."
+            "C: what it deletes when an object is gone. It deleted nothing by the name of such an object; that counts "
+            "only if objects were deleted while it ran."
         )
     return found + [f"Learn mode could not read: {gap}." for gap in sorted(seen.gaps)]
 
@@ -116,7 +118,7 @@ def _has_roots(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
     if not trees:
         read = sorted(name for name, kind in seen.kinds.items() if kind.reads_all)
         reads = (
-            f" It reads all objects of {some(read)}: if it computes from all of them, it is class G."
+            f" It reads all objects of {some(read)}: if it computes from all of them, it is class G"
             if read
             else ""
         )
@@ -128,6 +130,7 @@ def _has_roots(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
         )
         return
     yield _works_each(seen, trees[0])
+    yield from _compared(seen)
     if len(trees) > 1:
         others = some([tree.root for tree in trees[1:]])
         yield Finding(
@@ -140,8 +143,22 @@ def _has_roots(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
         )
 
 
+def _compared(seen: Seen) -> Iterator[Finding]:
+    """Pod templates in which no label of an owner was found."""
+    for name, kind in sorted(seen.kinds.items()):
+        if kind.templates and not kind.copied:
+            text = (
+                f"of {kind.templates} {name}, no pod template has a label that only the owner's metadata says"
+            )
+            yield Finding("A", Verdict.YES, text)
+
+
 def _works_each(seen: Seen, tree: Tree) -> Finding:
-    parts = [f"it works {tree.root} one by one: {_reasons(seen.kind(tree.root))}"]
+    beside = [name for name, others in companions(seen).items() if tree.root in others]
+    how = _reasons(seen.kind(tree.root)) or (
+        f"it writes {some(beside)} of their names" if beside else "it owns what follows"
+    )
+    parts = [f"it works {tree.root} one by one: {how}"]
     for parent, children in tree.children.items():
         for child in children:
             kind = seen.kind(child)
@@ -155,7 +172,7 @@ def _reasons(kind: KindSeen) -> str:
     counts = [f"{n} x {verb}" for verb, n in sorted(kind.writes.items())]
     counts += [f"{kind.finalizers} x finalizers"] * bool(kind.finalizers)
     counts += [f"{what} of {n} earlier objects" for what, n in sorted(kind.earlier_writes.items())]
-    return ", ".join(counts) or "it owns what follows"
+    return ", ".join(counts)
 
 
 def _cleans_up_by_name(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
@@ -182,7 +199,7 @@ def _copies_labels(seen: Seen) -> Iterator[Finding]:
             yield Finding(
                 "E",
                 Verdict.NO,
-                f"it copies labels of an owner onto the pod template of {name}: {some(kind.copied)} stands in the "
+                f"it copies labels of an owner onto the pod template of {name}: {some(kind.copied)} in the "
                 "template, and nowhere else in the owner. The shard's label changes with every move: each would roll "
                 "the workload",
                 "have it leave out labels that end in the ring's domain, or copy none",
@@ -231,14 +248,17 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
     for name, kind in sorted(seen.kinds.items()):
         if name in known or not kind.writes or name == LEASES:
             continue
-        made = f", {kind.created['']} created without a controller" if kind.created[""] else ""
+        again = [f"{each} ({n} times)" for each, n in kind.names.items() if n > 1]
+        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. Every "
+        text += "replica leads and does so; these objects are not fenced"
+        if again:
+            text += ". What is written again and again may be computed from all objects (class G)"
         yield Finding(
             "I",
-            Verdict.CARE,
-            f"it writes {name} outside of the tree ({_reasons(kind)}{made}): {some(list(kind.names))}. Every replica "
-            "leads and does so; these objects are not fenced",
-            "harmless if all replicas write the same; if it is computed from all objects of the main resource, do not "
-            "shard it",
+            Verdict.UNCLEAR if again else Verdict.CARE,
+            text,
+            "shard it if all replicas write the same there, and not if it is computed from all objects of the main "
+            "resource",
         )
     for name in [kind for tree in trees[:1] for kind in tree.kinds[1:]]:
         if seen.kind(name).created[""]:
@@ -267,9 +287,9 @@ def _reads_others(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
     if trees and others:
         yield Finding(
             "G",
-            Verdict.YES,
+            Verdict.CARE,
             f"it reads all objects of {some(others)}, which it does not control: so does each replica. That is right "
-            f"if they are read for each object of {trees[0].root} by itself",
+            f"if it reads them for each object of {trees[0].root} by itself",
         )
 
 

@@ -1,4 +1,4 @@
-"""Controllers that are known to compute from all objects of a kind (class G): by program, and by writes. Pure."""
+"""Controllers that are known to compute from all objects of a kind (class G): by program, and by writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
+import structlog
+
 from proxy.learn.seen import Seen
+
+log = structlog.get_logger("proxy")
 
 PROGRAMS: Final = {
     "cluster-autoscaler": "sizes node groups for all pods",
@@ -50,6 +54,12 @@ def known_program(command: Sequence[str], agents: Iterable[str] = ()) -> tuple[s
     return None
 
 
+def warn_if_known(command: Sequence[str]) -> None:
+    """Log a warning if *command* runs a known program."""
+    if (known := known_program(command)) is not None:
+        log.warning("controller that must not be sharded", program=known[0], reason=f"it {known[1]}")
+
+
 def known_shapes(seen: Seen) -> list[str]:
     """Why what was *seen* is a controller of class G; empty: nothing says so."""
     found = []
@@ -59,7 +69,7 @@ def known_shapes(seen: Seen) -> list[str]:
         )
     for name, why in STATUS.items():
         kind = seen.kinds.get(name)
-        is_owner = any(each.controllers[name] for each in seen.kinds.values())
+        is_owner = any(each.made_for(name) for each in seen.kinds.values())
         if kind is not None and not is_owner and any(verb.endswith(" status") for verb in kind.writes):
             found.append(f"it writes the status of {name}: {why}")
     found += [

@@ -72,7 +72,7 @@ class Looks:
 
     def note_created(self, call: Call) -> None:
         """An object was created by *call*."""
-        if call.head is not None and not call.is_election:
+        if call.head is not None and call.is_about_objects:
             self._start(self._look_at_new(call, call.head.controller))
 
     # -- inside ------------------------------------------------------------------------------------------

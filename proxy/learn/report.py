@@ -18,7 +18,7 @@ _WIDTH: Final = 110
 
 
 class Report(msgspec.Struct, rename="camel"):
-    """What learn mode found. *ring* and *command* are empty if it is not to be sharded, or nobody can say."""
+    """What learn mode found. *ring* and *command* are empty if it must not be sharded, or no main resource was seen."""
 
     verdict: Verdict
     seconds: float
@@ -36,13 +36,14 @@ class Report(msgspec.Struct, rename="camel"):
 
 def make_report(seen: Seen, command: Sequence[str]) -> Report:
     """The report about what was *seen* of *command*."""
-    findings, trees = judge(seen, command), find_trees(seen)
+    findings = judge(seen, command)
+    trees = find_trees(seen) if any(each.letter == "A" for each in findings) else []
     report = Report(
         verdict=verdict_of(findings),
         seconds=round(seen.seconds, 1),
         classes=sorted({each.letter for each in findings if each.letter}),
         findings=findings,
-        not_seen=unknown_of(seen),
+        not_seen=unknown_of(seen) if trees else [],
         locks=seen.lock_names(),
         companions=companions(seen),
     )
@@ -53,7 +54,7 @@ def make_report(seen: Seen, command: Sequence[str]) -> Report:
 
 def _add_tree(report: Report, seen: Seen, tree: Tree, command: Sequence[str]) -> None:
     report.main, report.controlled, report.leaves = tree.root, tree.kinds[1:], tree.leaves
-    if report.verdict in (Verdict.YES, Verdict.CARE):
+    if report.verdict is not Verdict.NO:
         report.ring = ring_document(seen, tree)
         report.command = command_line(seen, tree, command)
 
@@ -66,10 +67,12 @@ def report_text(report: Report) -> str:
         lines += _wrapped(f"{each.letter or '-'}  {each.verdict}: {each.text}.")
         lines += _wrapped(f"   do: {each.remedy}.") if each.remedy else []
     lines += [f"   Locks: {', '.join(report.locks) or 'none; if it elects a leader, it did not lead'}.", ""]
-    lines += ["No run shows:" if report.ring else "Not seen:"]
+    lines += ["Not seen:"] if report.not_seen else []
     lines += [line for each in report.not_seen for line in _wrapped(f"-  {each}")]
     if report.ring is not None:
         namespace = report.ring["spec"]["leaseNamespace"]
+        if report.verdict is Verdict.UNCLEAR:
+            lines += ["", "# Only if nothing of the above speaks against it:"]
         lines += ["", f"# The ring; its Leases need a namespace: kubectl create namespace {namespace}"]
         lines += [yaml.safe_dump(report.ring, sort_keys=False).rstrip(), "", "# Each replica"]
         lines += [as_typed(report.command)]

@@ -34,6 +34,12 @@ class Call(msgspec.Struct, frozen=True):
     format: str = ""
     """Encoding of an object that takes no label; empty: it does, or there is none."""
     is_election: bool = False
+    """Whether it is about a Lease, or says who leads."""
+
+    @property
+    def is_about_objects(self) -> bool:
+        """Whether its object counts: neither an Event nor a lock."""
+        return self.info.group_resource not in _EVENTS and not self.is_election
 
     @property
     def name(self) -> str:
@@ -86,9 +92,11 @@ def note_call(seen: Seen, call: Call, status: int) -> None:
     if info.subresource in CONNECTIONS:
         seen.connections.add(f"{info.group_resource}/{info.subresource}")
         return
+    if _note_lock(seen, call, status) or not call.is_about_objects:
+        return
     if call.format:
         seen.kind(info.group_resource).formats.add(call.format)
-    if info.group_resource in _EVENTS or _note_lock(seen, call, status) or status >= 300:
+    if status >= 300:
         return
     if info.verb in ("list", "watch"):
         kind = seen.kind(info.group_resource)

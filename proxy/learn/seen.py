@@ -81,9 +81,13 @@ class KindSeen:
         return "" in self.selectors
 
     @property
-    def controllers(self) -> Counter[str]:
-        """Objects that it made, in the run or before, by the kind that controls them."""
-        return Counter({kind: n for kind, n in (self.created + self.earlier_owners).items() if kind})
+    def has_controllers(self) -> bool:
+        """Whether it made objects of the kind that others control, in the run or before."""
+        return any(self.created.keys() - {""}) or bool(self.earlier_owners)
+
+    def made_for(self, parent: str) -> int:
+        """How many objects of the kind it made, in the run or before, that objects of *parent* control."""
+        return self.created[parent] + self.earlier_owners[parent]
 
     def note_name(self, name: str) -> None:
         """Count a write to the object *name*."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.learn.seen import KindSeen, Seen
+from proxy.learn.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,7 @@ class Tree:
 def find_trees(seen: Seen) -> list[Tree]:
     """The trees that the controller works, the one with most writes first. It reads every root."""
     below = {name: _children(seen, name) for name in seen.kinds}
-    works = [name for name, kind in seen.kinds.items() if kind.is_read and is_worked(kind, below[name])]
-    if not works:
-        works = _weakly_worked(seen)
+    works = _worked(seen) or _worked_earlier(seen, below) or _weakly_worked(seen)
     inner = {child for name in works for child in _descendants(name, below)}
     # kinds that control each other have no root: the first one is taken
     roots = [name for name in works if name not in inner] or works[:1]
@@ -43,35 +41,49 @@ def find_trees(seen: Seen) -> list[Tree]:
     return sorted(trees, key=lambda tree: (-_weight(seen, tree), tree.root))
 
 
-def is_worked(kind: KindSeen, children: list[str]) -> bool:
-    """Whether the controller reconciles the kind: it writes status or finalizers, or its objects own what it makes."""
-    return bool(
-        children
-        or any(verb.endswith((" status", " finalize")) for verb in kind.writes)
-        or kind.finalizers
-        or kind.earlier_writes
-    )
-
-
 def companions(seen: Seen) -> dict[str, list[str]]:
     """Kinds whose objects have the names of those of other kinds, and no controller: `endpoints` of `services`."""
-    return {
-        name: sorted(kind.beside)
+    worked = _worked(seen)
+    found = {
+        name: sorted(other for other in kind.beside if not seen.kind(other).has_controllers)
         for name, kind in sorted(seen.kinds.items())
-        if kind.beside and not kind.controllers
+        if not kind.has_controllers and name not in worked
     }
+    return {name: others for name, others in found.items() if others}
+
+
+def _worked(seen: Seen) -> list[str]:
+    """Kinds that the controller was seen to reconcile: it wrote status or finalizers, or made what they control."""
+    owners = {owner for kind in seen.kinds.values() for owner in kind.created if owner}
+    return [
+        name
+        for name, kind in seen.kinds.items()
+        if kind.is_read
+        and (
+            name in owners
+            or kind.finalizers
+            or any(verb.endswith((" status", " finalize")) for verb in kind.writes)
+        )
+    ]
+
+
+def _worked_earlier(seen: Seen, below: dict[str, list[str]]) -> list[str]:
+    """Kinds that its field manager reconciled before. Several controllers of one program share a field manager."""
+    return [
+        name for name, kind in seen.kinds.items() if kind.is_read and (below[name] or kind.earlier_writes)
+    ]
 
 
 def _weakly_worked(seen: Seen) -> list[str]:
     """Kinds with companions; else kinds that it reads and writes itself."""
     named = sorted({other for others in companions(seen).values() for other in others})
     return named or sorted(
-        name for name, kind in seen.kinds.items() if kind.is_read and kind.writes and not kind.controllers
+        name for name, kind in seen.kinds.items() if kind.is_read and kind.writes and not kind.has_controllers
     )
 
 
 def _children(seen: Seen, parent: str) -> list[str]:
-    return sorted(name for name, kind in seen.kinds.items() if name != parent and kind.controllers[parent])
+    return sorted(name for name, kind in seen.kinds.items() if name != parent and kind.made_for(parent))
 
 
 def _descendants(parent: str, below: dict[str, list[str]]) -> set[str]:
