@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
+from kubeio.errors import NotFound
 from kubeio.models import Object
 from kubeio.patch import MergePatch
 from kubeio.program.yaml_file import read_document
@@ -28,6 +30,7 @@ from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
 from ringleader.assets import ring_crd
+from tests.proxy.learn.learning import learn
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
@@ -36,7 +39,14 @@ DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 PODS = ApiResource("", "v1", "pods", "Pod")
 NUMBER, PODS_EACH = 12, 3
-RING = {
+CONTROLLERS = (
+    "--kubeconfig={kubeconfig}",
+    "--controllers=deployment-controller,replicaset-controller",
+    "--secure-port=0",
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
+)
+RING: dict[str, Any] = {
     "apiVersion": "ringleader.dev/v1alpha1",
     "kind": "ControllerRing",
     "metadata": {"name": KEYS.ring},
@@ -63,7 +73,11 @@ class Fleet:
         self.plane = plane
         self.client = client
         self._folder = folder
-        self._programs = find_binaries(["kube-controller-manager"], kubernetes_recipe())
+        manager = find_binaries(["kube-controller-manager"], kubernetes_recipe())["kube-controller-manager"]
+        self._controller = [str(manager), *CONTROLLERS]
+        self._ring = RING
+        self._words = ["--ring", KEYS.ring, "--resource", "deployments.apps", "--leaves", "pods"]
+        self._words += ["--locks", "kube-controller-manager", "--", *self._controller]
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._pods: dict[str, str] = {}
 
@@ -73,23 +87,45 @@ class Fleet:
                 sys.executable, *arguments, stdout=log, stderr=asyncio.subprocess.STDOUT
             )
 
+    async def learn(self) -> None:
+        """Use the ring and the command line that learn mode prints."""
+
+        async def work() -> None:
+            await self.create("learned", namespace="learning")
+
+            async def all_made() -> bool:
+                return len(await self.objects(PODS, namespace="learning")) == PODS_EACH
+
+            await self.wait_for("what is learned is made", all_made)
+
+        await self._make_namespace("learning")
+        report = await learn(self.plane.kubeconfig, self._controller, work)
+        self._ring, (*program, first), self._words = (
+            report["ring"],
+            report["command"][:3],
+            report["command"][2:],
+        )
+        assert (program, first) == (["ringleader", "proxy"], "--ring"), report
+
+    async def create_ring(self) -> None:
+        await self._make_namespace(self._ring["spec"]["leaseNamespace"])
+
+        async def is_created() -> bool:
+            try:
+                await self.client.create(CONTROLLER_RINGS, self._ring, type=bytes)
+            except NotFound:  # not served yet
+                return False
+            return True
+
+        await self.wait_for("the ring is created", is_created, within_s=20)
+
     async def start_sharder(self) -> None:
         common = ("--kubeconfig", str(self.plane.kubeconfig), "--lease-duration", "5s")
-        await self.start("sharder", "-m", "sharder", *common, "--lease-namespace", "rings")
+        await self.start("sharder", "-m", "sharder", *common, "--lease-namespace", "election")
 
     async def start_proxy(self, member: str) -> None:
-        own = ("--ring", KEYS.ring, "--resource", "deployments.apps", "--leaves", "pods", "--member", member)
         cluster = ("--kubeconfig", str(self.plane.kubeconfig), "--lease-duration", "5s")
-        controller = (
-            str(self._programs["kube-controller-manager"]),
-            "--kubeconfig={kubeconfig}",
-            "--controllers=deployment-controller,replicaset-controller",
-            "--secure-port=0",
-            "--kube-api-qps=200",
-            "--kube-api-burst=400",
-        )
-        locks = ("--locks", "kube-controller-manager")
-        await self.start(member, "-m", "proxy", *own, *locks, *cluster, "--", *controller)
+        await self.start(member, "-m", "proxy", "--member", member, *cluster, *self._words)
 
     def kill(self, name: str) -> None:
         self._processes[name].kill()
@@ -102,8 +138,8 @@ class Fleet:
             async with asyncio.timeout(60):
                 assert await process.wait() in (0, -9), (self._folder / f"{name}.log").read_text()[-2000:]
 
-    async def objects(self, resource: ApiResource) -> list[Object]:
-        return (await self.client.list_page(resource, namespace="web", limit=0)).objects
+    async def objects(self, resource: ApiResource, *, namespace: str = "web") -> list[Object]:
+        return (await self.client.list_page(resource, namespace=namespace, limit=0)).objects
 
     async def owners(self) -> Counter[str]:
         """Deployments of each member."""
@@ -123,7 +159,7 @@ class Fleet:
                 f"not within {within_s:g} s: {what}; {await self.owners()}; {logs}"
             ) from None
 
-    async def create(self, name: str) -> None:
+    async def create(self, name: str, *, namespace: str = "web") -> None:
         labels = {"app": name}
         spec = {
             "replicas": PODS_EACH,
@@ -137,7 +173,10 @@ class Fleet:
             },
         }
         document = {"metadata": {"name": name}, "spec": spec}
-        await self.client.create(DEPLOYMENTS, document, namespace="web", type=bytes)
+        await self.client.create(DEPLOYMENTS, document, namespace=namespace, type=bytes)
+
+    async def _make_namespace(self, name: str) -> None:
+        await self.client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
 
     async def watch_pods(self) -> None:
         """Every pod that ever was, by its uid: an informer of our own sees each creation."""
@@ -162,31 +201,26 @@ async def open_fleet(folder: Path) -> AsyncIterator[Fleet]:
         plane = await stack.enter_async_context(real_plane(folder / "plane", controller_manager=False))
         client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
         await client.create(CRDS, read_document("definition", ring_crd()), type=bytes)
-        for name in ("rings", "web"):
+        for name in ("election", "web"):
             await client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
         fleet = Fleet(plane, client, folder)
-        await fleet.wait_for("the ring's resource is served", lambda: _is_created(client), within_s=20)
         watching = asyncio.create_task(fleet.watch_pods())
         yield fleet
         await fleet.stop()
         watching.cancel()
 
 
-async def _is_created(client: Client) -> bool:
-    try:
-        await client.create(CONTROLLER_RINGS, RING, type=bytes)
-    except Exception:  # not served yet
-        return False
-    return True
-
-
 @pytest.mark.timeout(300)
-async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configured", ["by hand", "by learn mode"])
+async def test_three_of_them_make_no_pod_too_many(tmp_path: Path, configured: str) -> None:
     try:
         find_binaries([*SERVERS, "kube-controller-manager"], kubernetes_recipe())
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
     async with open_fleet(tmp_path) as fleet:
+        if configured == "by learn mode":
+            await fleet.learn()
+        await fleet.create_ring()
         await fleet.start_sharder()
         for member in ("manager-0", "manager-1"):
             await fleet.start_proxy(member)
