@@ -80,7 +80,7 @@ def unknown_of(seen: Seen) -> list[str]:
             "E: whether it copies labels onto pod templates. No template was made for an object whose own labels stand "
             "nowhere else in it. Label one such object (learn=1), let the controller make its children anew, and look."
         )
-    if not any(kind.left for kind in seen.kinds.values()):
+    if not any(kind.left[other] for kind in seen.kinds.values() for other in kind.beside):
         found.append(
             "C: what it deletes when an object is gone. It deleted nothing by the name of such an object; that counts "
             "only if objects were deleted while it ran."

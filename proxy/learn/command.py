@@ -103,6 +103,7 @@ async def _run(
                     environment=environment(os.environ, folder, port=port),
                     stop_within_s=settings.stop_within_s,
                 )
+                await looks.prepare()
                 await process.start()
                 log.info("learning", command=settings.command[0], until=settings.seconds or "a signal")
                 try:

@@ -19,7 +19,7 @@ def ring_document(seen: Seen, tree: Tree) -> dict[str, Any]:
     spec: dict[str, Any] = {"leaseNamespace": f"{name}-rings"}
     if tree.is_deep:
         spec["key"] = "Owner"
-    spec["maxInFlight"] = IN_FLIGHT
+    spec["maxInFlight"] = spec["maxInFlightPerOwner"] = IN_FLIGHT
     namespaces = seen.kind(tree.root).namespaces
     if namespaces and "" not in namespaces:
         wanted = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(namespaces)}

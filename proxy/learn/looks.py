@@ -68,6 +68,10 @@ class Looks:
         if before is not None and status is not None and status < 300:
             self._start(self._compare(write.info, before))
 
+    async def prepare(self) -> None:
+        """Read the server's catalog: the first look must not come late. Raises: KubeError."""
+        await self._discovery.refresh()
+
     # -- for the observer --------------------------------------------------------------------------------
 
     def note_created(self, call: Call) -> None:
@@ -114,12 +118,10 @@ class Looks:
             await self._look_for_copies(call, owner, controller)
 
     async def _note_namesakes(self, resource: str, namespace: str, name: str, *, is_gone: bool) -> None:
-        """Note kinds that the controller reads which have, or had, an object of this name beside it."""
+        """Note kinds that the controller reads with an object of this name beside it, or (*is_gone*) without one."""
         kind = self._seen.kind(resource)
         for other, seen in list(self._seen.kinds.items()):
             if other == resource or not seen.is_read:
-                continue
-            if is_gone and other not in kind.beside:
                 continue
             if await self._meta(other, namespace, name, counts_absence=is_gone) is not None:
                 (kind.left if is_gone else kind.beside)[other] += 1

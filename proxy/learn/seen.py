@@ -62,7 +62,7 @@ class KindSeen:
     beside: Counter[str] = field(default_factory=Counter)
     """Written without a controller under the name of an object of this other kind."""
     left: Counter[str] = field(default_factory=Counter)
-    """Deleted without a controller after the object of that name of this other kind was gone."""
+    """Deleted without a controller while this other kind had no object of that name: counts where `beside` does."""
     formats: set[str] = field(default_factory=set)
     """Encodings of creates, updates and applies that take no label."""
     earlier_owners: Counter[str] = field(default_factory=Counter)

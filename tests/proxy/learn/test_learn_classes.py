@@ -209,5 +209,5 @@ def test_what_no_run_shows_is_said() -> None:
     unknown = unknown_of(seen)
     assert {text[0] for text in unknown} == {"C", "D", "E", "G", "H", "L"}
     seen.kind("replicasets.apps").templates = 1
-    seen.kind("pods").left["nodes"] = 1
+    seen.kind("pods").beside["nodes"] = seen.kind("pods").left["nodes"] = 1
     assert {text[0] for text in unknown_of(seen)} == {"D", "G", "H", "L"}

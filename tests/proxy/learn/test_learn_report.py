@@ -40,6 +40,7 @@ def test_the_ring_has_an_entry_for_each_kind_that_controls_others() -> None:
         "leaseNamespace": "deployments-rings",
         "key": "Owner",
         "maxInFlight": 10_000,
+        "maxInFlightPerOwner": 10_000,
         "resources": RESOURCES,
     }
     view = msgspec.convert(ring, RingView)
