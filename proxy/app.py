@@ -15,7 +15,7 @@ from kubeio.access.cluster import Cluster
 from kubeio.errors import InputError
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
-from kubeio.protocol import write_counts
+from kubeio.protocol import PROXY_MANAGER, write_counts
 from kubeio.rest.client import Client
 from kubeio.rest.impersonation import Headers, headers_acting_as
 from kubeio.rest.reviews import User
@@ -104,7 +104,7 @@ def _template(view: RingView, settings: Settings, kinds: list[TreeKind], host: S
         duration_s=settings.lease_duration_s,
         hold=settings.hold,
         identity=host.identity(),
-        field_manager="ringleader-proxy",
+        field_manager=PROXY_MANAGER,
         resources=tuple(kind.name for kind in kinds),
         pod=host.pod(settings.member),
     )

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proxy.protobuf import Malformed, Message, ObjectHead
+from proxy.protobuf import Controller, Malformed, Message, ObjectHead
 
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -63,7 +63,7 @@ class JsonBody:
                 kind=_text(self._fields.get("kind")),
                 name=_text(self._metadata.get("name")),
                 generate_name=_text(self._metadata.get("generateName")),
-                controller_uid=_controller_uid(self._metadata.get("ownerReferences")),
+                controller=_controller(self._metadata.get("ownerReferences")),
                 labels=self._labels,
             )
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -75,7 +75,10 @@ class JsonBody:
         return msgspec.json.encode(self._fields | {"metadata": msgspec.Raw(msgspec.json.encode(metadata))})
 
 
-class _Reference(msgspec.Struct, gc=False):
+class _Reference(msgspec.Struct, gc=False, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
     uid: str = ""
     controller: bool | None = None
 
@@ -95,6 +98,9 @@ def _text(raw: msgspec.Raw | None) -> str:
     return "" if raw is None else _text_or_null(raw) or ""
 
 
-def _controller_uid(raw: msgspec.Raw | None) -> str:
+def _controller(raw: msgspec.Raw | None) -> Controller | None:
     references = [] if raw is None else _references(raw) or []
-    return next((each.uid for each in references if each.controller), "")
+    found = next((each for each in references if each.controller), None)
+    if found is None:
+        return None
+    return Controller(found.api_version or "", found.kind or "", found.name or "", found.uid)

@@ -16,7 +16,7 @@ PREFIX: Final = b"k8s\0"
 _TYPE_META, _RAW, _CONTENT_ENCODING = 1, 2, 3
 _METADATA: Final = 1
 _NAME, _GENERATE_NAME, _LABELS, _OWNER_REFERENCES = 1, 2, 11, 13
-_OWNER_UID, _OWNER_CONTROLLER = 4, 6
+_OWNER_KIND, _OWNER_NAME, _OWNER_UID, _OWNER_API_VERSION, _OWNER_CONTROLLER = 1, 3, 4, 5, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BITS: Final = 64
 _MAX_NUMBER: Final = 2**29 - 1
@@ -26,14 +26,28 @@ class Malformed(ValueError):
     """Bytes that are no message, or no object."""
 
 
+class Controller(msgspec.Struct, frozen=True):
+    """The owner reference with `controller: true`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class ObjectHead(msgspec.Struct, frozen=True):
-    """What the metadata of an object says of it, and its kind; *controller_uid* is empty without a controller."""
+    """What the metadata of an object says of it, and its kind."""
 
     kind: str = ""
     name: str = ""
     generate_name: str = ""
-    controller_uid: str = ""
+    controller: Controller | None = None
     labels: dict[str, str] = {}
+
+    @property
+    def controller_uid(self) -> str:
+        """Empty without a controller."""
+        return self.controller.uid if self.controller is not None else ""
 
 
 class Message:
@@ -70,7 +84,8 @@ class Message:
         return b"".join((view[:start], raw_key, size, view[begin:end], metadata, view[max(end, start) :]))
 
     def _read_head(self, kind: str) -> ObjectHead:
-        name = generate_name = controller = b""
+        name = generate_name = b""
+        controller: Controller | None = None
         labels: dict[str, str] = {}
         content = self._content
         _, begin, end = self._raw or (0, 0, 0)
@@ -84,9 +99,10 @@ class Message:
                     generate_name = content[slice(*_span(inner))]
                 elif part == _LABELS:
                     labels[_text(_last(content, inner, 1))] = _text(_last(content, inner, 2))
-                elif part == _OWNER_REFERENCES and not controller and _is_controller(content, inner):
-                    controller = _last(content, inner, _OWNER_UID)
-        return ObjectHead(kind, _text(name), _text(generate_name), _text(controller), labels)
+                elif part == _OWNER_REFERENCES and controller is None and _is_controller(content, inner):
+                    parts = (_OWNER_API_VERSION, _OWNER_KIND, _OWNER_NAME, _OWNER_UID)
+                    controller = Controller(*(_text(_last(content, inner, number)) for number in parts))
+        return ObjectHead(kind, _text(name), _text(generate_name), controller, labels)
 
 
 _Value = tuple[int, int] | int

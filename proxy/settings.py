@@ -61,16 +61,11 @@ class Settings:
 
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Settings that the *arguments* describe. Raises: InputError; SystemExit after help and for unknown flags."""
-    own, command = _split(arguments)
+    own, command = split_command(arguments)
     flags = _parse(own)
     if not flags.ring:
         raise InputError("--ring", "", "is missing", "name the ring whose objects the controller works")
-    if not command:
-        raise InputError(
-            "COMMAND", "", "is missing", "write it after `--`: ringleader proxy --ring R -- /manager"
-        )
-    if shutil.which(command[0]) is None:
-        raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
+    check_command(command, "ringleader proxy --ring R")
     if flags.fence not in ("policy", "none"):
         raise InputError("--fence", flags.fence, "is unknown", "use policy or none")
     return Settings(
@@ -92,11 +87,20 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+def split_command(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Our own words, and the controller's, which stand after `--`."""
     if "--" not in arguments:
         return list(arguments), ()
     at = list(arguments).index("--")
     return list(arguments[:at]), tuple(arguments[at + 1 :])
+
+
+def check_command(command: tuple[str, ...], usage: str) -> None:
+    """Raises InputError if *command* cannot be run; *usage*: how ours begins."""
+    if not command:
+        raise InputError("COMMAND", "", "is missing", f"write it after `--`: {usage} -- /manager")
+    if shutil.which(command[0]) is None:
+        raise InputError("COMMAND", command[0], "is no program that can be run here", "write its whole path")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -108,7 +112,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="ringleader proxy",
         usage="%(prog)s --ring NAME [OPTIONS] -- COMMAND...",
         description="Run an unmodified controller as one shard of a ring. It finds the proxy as in a pod, and by "
-        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file.",
+        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file. Whether it may be sharded, and how: "
+        "%(prog)s --learn -h.",
     )
     parser.add_values(_FLAGS)
     parser.add_argument(

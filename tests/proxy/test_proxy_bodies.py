@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.bodies import APPLY, JSON, PROTOBUF, UnsupportedEncoding, read_body
-from proxy.protobuf import Malformed, ObjectHead
+from proxy.protobuf import Controller, Malformed, ObjectHead
 from tests.proxy.protobuf_writer import pod_message
 from tests.proxy.relays import LABELS, SHARD
 
@@ -27,7 +27,8 @@ OWNERS = st.lists(st.tuples(TEXTS, st.booleans()), max_size=3)
 def encoded(encoding: str, head: ObjectHead, owners: list[tuple[str, bool]], more: bytes = b"") -> bytes:
     if encoding == PROTOBUF:
         return pod_message(head, owners, more=more)
-    references = [{"uid": uid, "controller": controller, "kind": "X"} for uid, controller in owners]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o"}
+    references = [owner | {"uid": uid, "controller": controller} for uid, controller in owners]
     metadata: dict[str, object] = {
         "name": head.name,
         "generateName": head.generate_name,
@@ -49,7 +50,8 @@ def test_a_body_keeps_what_it_says_and_gets_the_labels(
         owners, controller = [], ""
     content = encoded(encoding, head, owners, more)
     body = read_body(content, encoding)
-    assert body.head == msgspec.structs.replace(head, controller_uid=controller)
+    found = Controller("apps/v1", "ReplicaSet", "o", controller) if controller else None
+    assert body.head == msgspec.structs.replace(head, controller=found)
     changed = read_body(body.with_labels(labels), encoding)
     assert changed.head == msgspec.structs.replace(body.head, labels=head.labels | labels)
     if encoding == PROTOBUF:

@@ -12,7 +12,7 @@ from kubeio.shard.lease_validity import LeaseValidity
 from proxy.director import Admitted, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
-from proxy.protobuf import ObjectHead
+from proxy.protobuf import Controller, ObjectHead
 from proxy.refusals import Refusal
 from proxy.shard_director import ShardDirector
 from tests.kubeio.virtual import LoopClock
@@ -49,7 +49,8 @@ def director(*taken: str) -> ShardDirector:
 def write(verb: str, name: str, *, of: str | None = None, resource: str = "replicasets") -> Write:
     """*of*: the controller in the body; None: no body is read."""
     info = RequestInfo(verb, "", "apps", resource, "", "ns", "" if verb == "create" else name)
-    return Write(info, None if of is None else ObjectHead("Any", name, "", of))
+    controller = Controller("v1", "Any", of, of) if of else None
+    return Write(info, None if of is None else ObjectHead("Any", name, "", controller))
 
 
 async def test_an_apply_creates_as_a_create_does() -> None:

@@ -39,7 +39,7 @@ async def test_a_healthy_plane_ends_with_0_and_a_line_for_every_check(env: Check
     ended = await check(env, *ACCOUNTS)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0] == "nothing is wrong: 19 of 20 checks of 1 ring; 1 could not be made"
+    assert lines[0] == "nothing is wrong: 20 of 21 checks of 1 ring; 1 could not be made"
     assert lines[2].split() == ["CHECK", "STATE", "FOUND"]
     assert [line.split("  ")[0] for line in lines[3:6]] == ["owners", "names", "members"]
     (rights,) = [line for line in lines[3:] if " OK " not in line]
