@@ -24,6 +24,7 @@ from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import TICK_S, StallDetector
 from kubeio.shard.ring import RingView, read_ring
+from proxy.alias import NAME_LENGTH
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
 from proxy.gate import Gate
@@ -112,6 +113,7 @@ def _template(view: RingView, settings: Settings, kinds: list[TreeKind], host: S
         field_manager="ringleader-proxy",
         resources=tuple(kind.name for kind in kinds),
         pod=host.pod(settings.member),
+        name_length=NAME_LENGTH,
     )
 
 

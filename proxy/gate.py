@@ -13,7 +13,7 @@ from kubeio.models import ObjectKey, OwnerReference
 from kubeio.shard.lease_validity import LeaseValidity
 from proxy.refusals import Refusal
 from proxy.server_side import ANSWER_WITHIN_S
-from proxy.trees import Trees, TreeState
+from proxy.trees import Node, Trees, TreeState
 
 log = structlog.get_logger("proxy")
 
@@ -71,6 +71,10 @@ class Gate:
             409, f"ringleader: {resource} {key} belongs to a tree that this controller does not see"
         )
 
+    def find(self, resource: str, key: ObjectKey) -> Node | None:
+        """That object as the informers have seen it; None if it is not the shard's."""
+        return None if self.trees is None else self.trees.find(resource, key)
+
     def begin(self, write: object) -> None:
         """*write* was admitted and is on its way."""
         self._under_way[write] = self._clock.now()
@@ -99,9 +103,9 @@ class Gate:
             return TreeState.UNKNOWN
         if controller:
             return self.trees.state(controller)
-        node = self.trees.find(resource, key)
+        node = self.find(resource, key)
         return TreeState.UNKNOWN if node is None else self.trees.state(node.uid)
 
     def _controller_of(self, resource: str, key: ObjectKey) -> OwnerReference | None:
-        node = self.trees.find(resource, key) if self.trees is not None else None
+        node = self.find(resource, key)
         return None if node is None else node.owner

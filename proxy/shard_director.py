@@ -11,6 +11,7 @@ from typing import Final
 from kubeio.models import ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.request_info import RequestInfo
+from proxy.alias import Alias
 from proxy.director import Admitted, Selection, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
@@ -36,6 +37,7 @@ class ShardDirector:
         self._kinds: Final = {kind.name: kind for kind in kinds}
         self._keys: Final = keys
         self._shard: Final = shard
+        self._alias: Final = Alias(shard, keys)
         self._newest: Final = newest
 
     def selection(self, request: RequestInfo) -> Selection | None:
@@ -49,8 +51,13 @@ class ShardDirector:
         return Selection(terms, self._newest(kind.name))
 
     def reads_body(self, write: RequestInfo) -> bool:
-        """The bodies of the ring's objects get labels."""
-        return write.group_resource in self._kinds and not write.subresource
+        """The bodies of the ring's objects get labels; what is created below one of them is another kind's."""
+        is_object = not write.subresource or write.verb != "create"
+        return write.group_resource in self._kinds and is_object
+
+    def alias(self, request: RequestInfo) -> Alias | None:
+        """In all that is said of the ring's objects."""
+        return self._alias if request.group_resource in self._kinds else None
 
     async def admit(self, write: Write) -> Admitted | Refusal:
         """Writes to the ring's objects pass to visible trees, all others while the Lease is young."""
@@ -66,7 +73,7 @@ class ShardDirector:
         refusal = await self._gate.admit(kind.name, key)
         if refusal is not None:
             return refusal
-        return Admitted(self._labels(kind)) if write.body is not None else Admitted()
+        return Admitted(self._labels() | self._asked(kind, key, write))
 
     def begin(self, write: Write) -> None:
         self._gate.begin(write)
@@ -81,18 +88,21 @@ class ShardDirector:
             return self._gate.admit_any() or Admitted(self._copied(head.labels if head is not None else {}))
         key = ObjectKey(info.namespace, head.name or head.generate_name)
         refusal = await self._gate.admit(kind.name, key, controller=head.controller_uid)
-        return refusal if refusal is not None else Admitted(self._labels(kind))
+        return refusal if refusal is not None else Admitted(self._labels())
 
-    def _labels(self, kind: TreeKind) -> dict[str, str]:
-        own = {self._keys.shard: self._shard}
-        return own if kind.is_leaf else own | {self._keys.visible: self._shard}
+    def _labels(self) -> dict[str, str]:
+        return {self._keys.shard: self._shard, self._keys.visible: self._shard}
+
+    def _asked(self, kind: TreeKind, key: ObjectKey, write: Write) -> dict[str, str]:
+        """The label that the controller does not see: an update without it would take it off."""
+        node = self._gate.find(kind.name, key) if write.info.verb == "update" else None
+        return {} if node is None or node.drain is None else {self._keys.drain: node.drain}
 
     def _copied(self, labels: dict[str, str]) -> dict[str, str]:
         """Labels of a root that was made with those of another object: it stays here, and is not asked for."""
         if self._keys.shard not in labels:
             return {}
-        kept = {self._keys.shard: self._shard, self._keys.visible: self._shard}
-        return kept | ({self._keys.drain: self._shard} if self._keys.drain in labels else {})
+        return self._labels() | ({self._keys.drain: self._shard} if self._keys.drain in labels else {})
 
 
 _SERVER_FAILED: Final = 500

@@ -1,0 +1,147 @@
+"""The director of a shard: what is selected and hidden, and which labels a write of the controller gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeio.clock import SystemClock
+from kubeio.models import OwnerReference
+from kubeio.protocol import RingKeys
+from kubeio.resource import ApiResource
+from kubeio.rest.request_info import request_info
+from kubeio.shard.lease_validity import LeaseValidity
+from proxy.alias import NAME_LENGTH, Alias
+from proxy.director import Admitted, Write
+from proxy.gate import Gate
+from proxy.informers import TreeKind
+from proxy.protobuf import ObjectHead
+from proxy.refusals import Refusal
+from proxy.shard_director import ShardDirector
+from proxy.trees import Trees
+from tests.proxy.test_proxy_trees import SINCE, node
+
+KEYS = RingKeys("web")
+SHARD = "web-0-".ljust(NAME_LENGTH, "0")
+NEXT = "web-1-".ljust(NAME_LENGTH, "0")
+OWN = {KEYS.shard: SHARD, KEYS.visible: SHARD}
+KINDS = [
+    TreeKind(ApiResource("apps", "v1", "deployments", "Deployment"), is_main=True),
+    TreeKind(ApiResource("apps", "v1", "replicasets", "ReplicaSet")),
+    TreeKind(ApiResource("", "v1", "pods", "Pod"), is_leaf=True),
+]
+APPS, PODS = "/apis/apps/v1/namespaces/ns", "/api/v1/namespaces/ns/pods"
+UPDATES = [
+    ("PUT", f"{APPS}/deployments/root"),
+    ("PUT", f"{APPS}/replicasets/child"),
+    ("PUT", f"{APPS}/replicasets/child/status"),
+    ("PATCH", f"{APPS}/replicasets/child"),
+    ("PATCH", f"{APPS}/replicasets/child/status"),
+]
+
+
+async def never_gone(reference: OwnerReference, namespace: str) -> bool:
+    return False
+
+
+@pytest.fixture
+def trees() -> Trees:
+    found = Trees(SHARD, since=SINCE)
+    found.put(node("root", visible=SHARD))
+    found.put(node("child", of="root", visible=SHARD))
+    found.put(node("hidden", visible=NEXT))
+    found.put(node("hers", of="hidden", visible=SHARD))
+    return found
+
+
+@pytest.fixture
+def director(trees: Trees) -> ShardDirector:
+    clock = SystemClock()
+    gate = Gate(LeaseValidity(duration_s=3600, sent_at=clock.now()), clock=clock, is_gone=never_gone)
+    gate.trees = trees
+    return ShardDirector(gate, KINDS, keys=KEYS, shard=SHARD, newest=lambda _: "7")
+
+
+async def labels_of(
+    director: ShardDirector, method: str, target: str, body: ObjectHead | None = None
+) -> object:
+    verdict = await director.admit(Write(request_info(method, target), body))
+    return verdict.labels if isinstance(verdict, Admitted) else verdict.status
+
+
+def test_what_controls_others_is_selected_by_what_is_visible(director: ShardDirector) -> None:
+    found = [
+        director.selection(request_info("GET", path))
+        for path in (f"{APPS}/replicasets", PODS, "/api/v1/nodes")
+    ]
+    assert [each.terms if each else None for each in found] == [
+        f"{KEYS.shard}={SHARD},{KEYS.visible}={SHARD}",
+        f"{KEYS.shard}={SHARD}",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("target", [APPS + "/replicasets", PODS + "/x", PODS + "/x/status"])
+def test_all_that_is_said_of_the_ring_s_objects_has_the_alias(director: ShardDirector, target: str) -> None:
+    alias = director.alias(request_info("GET", target))
+    assert alias is not None
+    assert alias.name == Alias(NEXT, KEYS).name
+    assert director.alias(request_info("GET", "/api/v1/namespaces/ns/configmaps")) is None
+
+
+@pytest.mark.parametrize(("method", "target"), UPDATES)
+async def test_an_update_of_whatever_subresource_keeps_the_labels(
+    director: ShardDirector, method: str, target: str
+) -> None:
+    """The API server takes labels from updates of a status, too."""
+    assert director.reads_body(request_info(method, target))
+    assert await labels_of(director, method, target) == OWN
+
+
+def test_what_is_created_below_an_object_is_another_kind_s(director: ShardDirector) -> None:
+    assert not director.reads_body(request_info("POST", f"{PODS}/x/eviction"))
+    assert director.reads_body(request_info("POST", PODS))
+
+
+async def test_an_update_keeps_the_label_that_the_controller_does_not_see(
+    director: ShardDirector, trees: Trees
+) -> None:
+    trees.put(node("root", visible=SHARD, drain=NEXT))
+    target = f"{APPS}/deployments/root"
+    assert await labels_of(director, "PUT", target) == OWN | {KEYS.drain: NEXT}
+    assert await labels_of(director, "PATCH", target) == OWN
+
+
+@pytest.mark.parametrize(("uid", "found"), [("child", OWN), ("hers", 409), ("unknown", 409)])
+async def test_a_child_is_created_with_the_labels_below_what_is_visible_only(
+    director: ShardDirector, uid: str, found: object
+) -> None:
+    body = ObjectHead(name="new", controller_uid=uid, labels={KEYS.shard: "copied"})
+    assert await labels_of(director, "POST", PODS, body) == found
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [({}, {}), ({KEYS.shard: "copied"}, OWN), (OWN | {KEYS.drain: NEXT}, OWN | {KEYS.drain: SHARD})],
+)
+async def test_a_root_is_assigned_by_the_sharder_unless_it_copies_the_labels_of_another(
+    director: ShardDirector, labels: dict[str, str], found: object
+) -> None:
+    assert (
+        await labels_of(director, "POST", f"{APPS}/deployments", ObjectHead(name="new", labels=labels))
+        == found
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("PUT", f"{APPS}/deployments/root/scale"),
+        ("POST", f"{PODS}/x/eviction"),
+        ("POST", f"{PODS}/x/binding"),
+        ("PATCH", f"{APPS}/replicasets/child/scale"),
+    ],
+)
+async def test_what_shows_no_labels_is_forbidden(director: ShardDirector, method: str, target: str) -> None:
+    verdict = await director.admit(Write(request_info(method, target)))
+    assert isinstance(verdict, Refusal)
+    assert verdict.status == 403
