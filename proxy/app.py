@@ -25,6 +25,7 @@ from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import TICK_S, StallDetector
 from kubeio.shard.ring import RingView, read_ring
 from proxy.alias import NAME_LENGTH
+from proxy.companions import Companions, find_companions
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
 from proxy.gate import Gate
@@ -52,6 +53,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
     async with host.client(cluster, user_agent="ringleader-proxy") as client:
         view = await read_ring(client, settings.ring)
         kinds = await find_kinds(client, view, settings)
+        companions = await find_companions(Discovery(client), settings.companions, kinds)
         leases = Leases(client, view.spec.lease_namespace)
         template = _template(view, settings, kinds, host)
         acquired = await acquire(
@@ -64,7 +66,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         )
         host.mark_children(acquired.name)
         structlog.contextvars.bind_contextvars(shard=acquired.name)
-        proxy = Proxy(settings, host, cluster, client, kinds=kinds, view=view)
+        proxy = Proxy(settings, host, cluster, client, kinds=kinds, companions=companions, view=view)
         return await proxy.work(acquired, template, leases)
 
 
@@ -128,6 +130,7 @@ class Proxy:
         client: Client,
         *,
         kinds: list[TreeKind],
+        companions: dict[str, TreeKind],
         view: RingView,
     ) -> None:
         self._settings: Final = settings
@@ -135,6 +138,7 @@ class Proxy:
         self._cluster: Final = cluster
         self._client: Final = client
         self._kinds: Final = kinds
+        self._companions: Final = companions
         self._view: Final = view
         self._trees = Trees("", since="")
         self._informers: TreeInformers | None = None
@@ -168,7 +172,10 @@ class Proxy:
     async def _run(self, shard: str, gate: Gate, leases: Leases, *, on_synced: Callable[[], None]) -> None:
         """Serve the controller until cancelled. Returns when it has ended and every write of it is answered."""
         settings, keys, clock = self._settings, self._view.keys, self._host.clock
-        director = ShardDirector(gate, self._kinds, keys=keys, shard=shard, newest=self._newest)
+        companions = Companions(self._companions, gate, self._client, keys=keys, shard=shard)
+        director = ShardDirector(
+            gate, self._kinds, keys=keys, shard=shard, newest=self._newest, companions=companions
+        )
         loopback, locks = Loopback(clock.wall()), EchoLocks(settings.locks, clock)
         relay = Relay(self._cluster, loopback=loopback, director=director, locks=locks)
         resources = {kind.name: kind.resource for kind in self._kinds}

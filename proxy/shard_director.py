@@ -12,6 +12,7 @@ from kubeio.models import ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.request_info import RequestInfo
 from proxy.alias import Alias
+from proxy.companions import Companions
 from proxy.director import Admitted, Selection, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
@@ -32,6 +33,7 @@ class ShardDirector:
         keys: RingKeys,
         shard: str,
         newest: Callable[[str], str],
+        companions: Companions,
     ) -> None:
         self._gate: Final = gate
         self._kinds: Final = {kind.name: kind for kind in kinds}
@@ -39,6 +41,7 @@ class ShardDirector:
         self._shard: Final = shard
         self._alias: Final = Alias(shard, keys)
         self._newest: Final = newest
+        self._companions: Final = companions
 
     def selection(self, request: RequestInfo) -> Selection | None:
         """What carries the shard's name, and is visible if its kind controls others."""
@@ -52,6 +55,8 @@ class ShardDirector:
 
     def reads_body(self, write: RequestInfo) -> bool:
         """The bodies of the ring's objects get labels; what is created below one of them is another kind's."""
+        if self._companions.has(write.group_resource):
+            return write.verb == "create" and not write.subresource  # its name
         is_object = not write.subresource or write.verb != "create"
         return write.group_resource in self._kinds and is_object
 
@@ -60,11 +65,13 @@ class ShardDirector:
         return self._alias if request.group_resource in self._kinds else None
 
     async def admit(self, write: Write) -> Admitted | Refusal:
-        """Writes to the ring's objects pass to visible trees, all others while the Lease is young."""
+        """Writes to trees and to companions pass if those are visible, all others while the Lease is young."""
         info = write.info
         kind = self._kinds.get(info.group_resource)
         if info.subresource in _UNFENCED and (kind is not None or info.subresource != "scale"):
             return Refusal(403, f"ringleader: {info.subresource} of {info.group_resource} is not passed on")
+        if self._companions.has(info.group_resource):
+            return await self._companions.admit(write) or Admitted()
         if kind is None or info.verb == "deletecollection":
             return self._gate.admit_any() or Admitted()
         if info.verb == "create" and not info.subresource:

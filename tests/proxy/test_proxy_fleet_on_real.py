@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
+from devcluster.real import BinariesMissing, kubernetes_recipe
 from devcluster.real.binaries import SERVERS, find_binaries
-from devcluster.real.real_plane import RealPlane
-from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.models import Object
 from kubeio.patch import MergePatch
-from kubeio.program.yaml_file import read_document
-from kubeio.protocol import CONTROLLER_RINGS, RingKeys
-from kubeio.resource import CRDS, NAMESPACES, ApiResource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from ringleader.assets import ring_crd
+from tests.proxy.fleet import NAMESPACE, open_fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
-KEYS = RingKeys("deployments")
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 PODS = ApiResource("", "v1", "pods", "Pod")
 NUMBER, PODS_EACH = 12, 3
 RING = {
     "apiVersion": "ringleader.dev/v1alpha1",
     "kind": "ControllerRing",
-    "metadata": {"name": KEYS.ring},
+    "metadata": {"name": "deployments"},
     "spec": {
         "leaseNamespace": "rings",
         "key": "Owner",
@@ -56,168 +47,82 @@ RING = {
 }
 
 
-class Fleet:
-    """A sharder, proxies with a kube-controller-manager each, and the administrator."""
+FLAGS = ("--resource", "deployments.apps", "--leaves", "pods", "--locks", "kube-controller-manager")
 
-    def __init__(self, plane: RealPlane, client: Client, folder: Path) -> None:
-        self.plane = plane
-        self.client = client
-        self._folder = folder
-        self._programs = find_binaries(["kube-controller-manager"], kubernetes_recipe())
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._pods: dict[str, str] = {}
 
-    async def start(self, name: str, *arguments: str) -> None:
-        with (self._folder / f"{name}.log").open("w") as log:
-            self._processes[name] = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stdout=log, stderr=asyncio.subprocess.STDOUT
-            )
+def manager(program: Path) -> list[str]:
+    return [
+        str(program),
+        "--kubeconfig={kubeconfig}",
+        "--controllers=deployment-controller,replicaset-controller",
+        "--secure-port=0",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
 
-    async def start_sharder(self) -> None:
-        common = ("--kubeconfig", str(self.plane.kubeconfig), "--lease-duration", "5s")
-        await self.start("sharder", "-m", "sharder", *common, "--lease-namespace", "rings")
 
-    async def start_proxy(self, member: str) -> None:
-        own = ("--ring", KEYS.ring, "--resource", "deployments.apps", "--leaves", "pods", "--member", member)
-        cluster = ("--kubeconfig", str(self.plane.kubeconfig), "--lease-duration", "5s")
-        controller = (
-            str(self._programs["kube-controller-manager"]),
-            "--kubeconfig={kubeconfig}",
-            "--controllers=deployment-controller,replicaset-controller",
-            "--secure-port=0",
-            "--kube-api-qps=200",
-            "--kube-api-burst=400",
-        )
-        locks = ("--locks", "kube-controller-manager")
-        await self.start(member, "-m", "proxy", *own, *locks, *cluster, "--", *controller)
+def deployment(name: str) -> dict[str, Any]:
+    labels = {"app": name}
+    pod = {"containers": [{"name": "web", "image": "web:1"}], "terminationGracePeriodSeconds": 0}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": PODS_EACH, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
 
-    def kill(self, name: str) -> None:
-        self._processes[name].kill()
 
-    async def stop(self) -> None:
-        for process in self._processes.values():
-            if process.returncode is None:
-                process.terminate()
-        for name, process in self._processes.items():
-            async with asyncio.timeout(60):
-                assert await process.wait() in (0, -9), (self._folder / f"{name}.log").read_text()[-2000:]
+class Pods:
+    """Every pod that ever was, with the ReplicaSet that controls it: an informer of our own sees each creation."""
 
-    async def objects(self, resource: ApiResource) -> list[Object]:
-        return (await self.client.list_page(resource, namespace="web", limit=0)).objects
+    def __init__(self) -> None:
+        self._controllers: dict[str, str] = {}
 
-    async def owners(self) -> Counter[str]:
-        """Deployments of each member."""
-        labels = [found.meta.labels.get(KEYS.shard, "") for found in await self.objects(DEPLOYMENTS)]
-        return Counter(label.rpartition("-")[0] for label in labels)
-
-    async def wait_for(
-        self, what: str, holds: Callable[[], Awaitable[bool]], *, within_s: float = 60
-    ) -> None:
-        try:
-            async with asyncio.timeout(within_s):
-                while not await holds():  # noqa: ASYNC110 - it happens on a server
-                    await asyncio.sleep(0.2)
-        except TimeoutError:
-            logs = {path.name: path.read_text()[-1500:] for path in self._folder.glob("*.log")}
-            raise AssertionError(
-                f"not within {within_s:g} s: {what}; {await self.owners()}; {logs}"
-            ) from None
-
-    async def create(self, name: str) -> None:
-        labels = {"app": name}
-        spec = {
-            "replicas": PODS_EACH,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{"name": "web", "image": "web:1"}],
-                    "terminationGracePeriodSeconds": 0,
-                },
-            },
-        }
-        document = {"metadata": {"name": name}, "spec": spec}
-        await self.client.create(DEPLOYMENTS, document, namespace="web", type=bytes)
-
-    async def watch_pods(self) -> None:
-        """Every pod that ever was, by its uid: an informer of our own sees each creation."""
-
-        def seen(change: Change) -> None:
-            if change.new is not None and change.new.controller is not None:
-                self._pods[change.new.uid] = change.new.controller.name
-
+    async def watch(self, client: Client) -> None:
         source = Reflector(
-            ListerWatcher(self.client, PODS, namespace="web"), clock=SystemClock(), rng=random.Random(1)
+            ListerWatcher(client, PODS, namespace=NAMESPACE), clock=SystemClock(), rng=random.Random(1)
         )
-        await Informer(source, on_change=seen).run()
+        await Informer(source, on_change=self._seen).run()
 
     def created(self) -> Counter[str]:
-        """Pods that were ever created, by the ReplicaSet that controls them."""
-        return Counter(self._pods.values())
+        return Counter(self._controllers.values())
 
-
-@asynccontextmanager
-async def open_fleet(folder: Path) -> AsyncIterator[Fleet]:
-    async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(real_plane(folder / "plane", controller_manager=False))
-        client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
-        await client.create(CRDS, read_document("definition", ring_crd()), type=bytes)
-        for name in ("rings", "web"):
-            await client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
-        fleet = Fleet(plane, client, folder)
-        await fleet.wait_for("the ring's resource is served", lambda: _is_created(client), within_s=20)
-        watching = asyncio.create_task(fleet.watch_pods())
-        yield fleet
-        await fleet.stop()
-        watching.cancel()
-
-
-async def _is_created(client: Client) -> bool:
-    try:
-        await client.create(CONTROLLER_RINGS, RING, type=bytes)
-    except Exception:  # not served yet
-        return False
-    return True
+    def _seen(self, change: Change) -> None:
+        if change.new is not None and change.new.controller is not None:
+            self._controllers[change.new.uid] = change.new.controller.name
 
 
 @pytest.mark.timeout(300)
 async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
     try:
-        find_binaries([*SERVERS, "kube-controller-manager"], kubernetes_recipe())
+        programs = find_binaries([*SERVERS, "kube-controller-manager"], kubernetes_recipe())
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
-    async with open_fleet(tmp_path) as fleet:
+    pods, command = Pods(), manager(programs["kube-controller-manager"])
+    async with open_fleet(RING, tmp_path) as fleet:
+        watching = asyncio.create_task(pods.watch(fleet.client))
         await fleet.start_sharder()
         for member in ("manager-0", "manager-1"):
-            await fleet.start_proxy(member)
+            await fleet.start_proxy(member, FLAGS, command)
 
-        async def all_pods() -> bool:
-            return len(await fleet.objects(PODS)) == NUMBER * PODS_EACH
-
-        async def shared_by(*members: str) -> bool:
-            return (await fleet.owners()).keys() == set(members)
+        async def are(number: int) -> bool:
+            return len(await fleet.objects(PODS)) == number
 
         for number in range(NUMBER):
-            await fleet.create(f"web-{number}")
-        await fleet.wait_for("all pods", all_pods)
-        await fleet.wait_for("two share", lambda: shared_by("manager-0", "manager-1"))
-        await fleet.start_proxy("manager-2")
-        await fleet.wait_for("three share", lambda: shared_by("manager-0", "manager-1", "manager-2"))
-        fleet.kill("manager-0")
-        await fleet.wait_for("two are left", lambda: shared_by("manager-1", "manager-2"))
-        await asyncio.sleep(12)  # what arrived has become visible in a restart
-        assert set(fleet.created().values()) == {PODS_EACH}
-        assert len(fleet.created()) == NUMBER
-
-        scaled = {"spec": {"replicas": PODS_EACH + 1}}  # every one of them is worked on
-        for number in range(NUMBER):
-            await fleet.client.patch(
-                DEPLOYMENTS, f"web-{number}", MergePatch(scaled), namespace="web", type=bytes
+            await fleet.client.create(
+                DEPLOYMENTS, deployment(f"web-{number}"), namespace=NAMESPACE, type=bytes
             )
+        await fleet.wait_for("all pods", lambda: are(NUMBER * PODS_EACH))
+        await fleet.wait_shared(DEPLOYMENTS, "manager-0", "manager-1")
+        await fleet.start_proxy("manager-2", FLAGS, command)
+        await fleet.wait_shared(DEPLOYMENTS, "manager-0", "manager-1", "manager-2")
+        fleet.kill("manager-0")
+        await fleet.wait_shared(DEPLOYMENTS, "manager-1", "manager-2")
+        await asyncio.sleep(12)  # what arrived has become visible in a restart
+        assert set(pods.created().values()) == {PODS_EACH}
+        assert len(pods.created()) == NUMBER
 
-        async def all_scaled() -> bool:
-            return len(await fleet.objects(PODS)) == NUMBER * (PODS_EACH + 1)
-
-        await fleet.wait_for("one pod more each", all_scaled)
+        scaled = MergePatch({"spec": {"replicas": PODS_EACH + 1}})  # every one of them is worked on
+        for number in range(NUMBER):
+            await fleet.client.patch(DEPLOYMENTS, f"web-{number}", scaled, namespace=NAMESPACE, type=bytes)
+        await fleet.wait_for("one pod more each", lambda: are(NUMBER * (PODS_EACH + 1)))
         await asyncio.sleep(3)
-        assert set(fleet.created().values()) == {PODS_EACH + 1}
+        assert set(pods.created().values()) == {PODS_EACH + 1}
+        watching.cancel()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from devcluster.embedded import EmbeddedPlane
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import OwnerReference
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
+from kubeio.rest.client import Client
 from kubeio.rest.request_info import request_info
 from kubeio.shard.lease_validity import LeaseValidity
 from proxy.alias import NAME_LENGTH, Alias
+from proxy.companions import Companions
 from proxy.director import Admitted, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
@@ -54,11 +60,13 @@ def trees() -> Trees:
 
 
 @pytest.fixture
-def director(trees: Trees) -> ShardDirector:
+async def director(trees: Trees, new_plane: EmbeddedPlane) -> AsyncIterator[ShardDirector]:
     clock = SystemClock()
     gate = Gate(LeaseValidity(duration_s=3600, sent_at=clock.now()), clock=clock, is_gone=never_gone)
     gate.trees = trees
-    return ShardDirector(gate, KINDS, keys=KEYS, shard=SHARD, newest=lambda _: "7")
+    async with Client(load_cluster(kubeconfig=str(new_plane.kubeconfig))) as client:
+        companions = Companions({"endpoints": KINDS[0]}, gate, client, keys=KEYS, shard=SHARD)
+        yield ShardDirector(gate, KINDS, keys=KEYS, shard=SHARD, newest=lambda _: "7", companions=companions)
 
 
 async def labels_of(
@@ -68,7 +76,7 @@ async def labels_of(
     return verdict.labels if isinstance(verdict, Admitted) else verdict.status
 
 
-def test_what_controls_others_is_selected_by_what_is_visible(director: ShardDirector) -> None:
+async def test_what_controls_others_is_selected_by_what_is_visible(director: ShardDirector) -> None:
     found = [
         director.selection(request_info("GET", path))
         for path in (f"{APPS}/replicasets", PODS, "/api/v1/nodes")
@@ -81,7 +89,9 @@ def test_what_controls_others_is_selected_by_what_is_visible(director: ShardDire
 
 
 @pytest.mark.parametrize("target", [APPS + "/replicasets", PODS + "/x", PODS + "/x/status"])
-def test_all_that_is_said_of_the_ring_s_objects_has_the_alias(director: ShardDirector, target: str) -> None:
+async def test_all_that_is_said_of_the_ring_s_objects_has_the_alias(
+    director: ShardDirector, target: str
+) -> None:
     alias = director.alias(request_info("GET", target))
     assert alias is not None
     assert alias.name == Alias(NEXT, KEYS).name
@@ -97,9 +107,16 @@ async def test_an_update_of_whatever_subresource_keeps_the_labels(
     assert await labels_of(director, method, target) == OWN
 
 
-def test_what_is_created_below_an_object_is_another_kind_s(director: ShardDirector) -> None:
+async def test_what_is_created_below_an_object_is_another_kind_s(director: ShardDirector) -> None:
     assert not director.reads_body(request_info("POST", f"{PODS}/x/eviction"))
     assert director.reads_body(request_info("POST", PODS))
+
+
+async def test_a_companion_gets_no_labels(director: ShardDirector) -> None:
+    target = "/api/v1/namespaces/ns/endpoints"
+    assert director.reads_body(request_info("POST", target))
+    assert await labels_of(director, "POST", target, ObjectHead(name="root")) == {}
+    assert await labels_of(director, "PUT", f"{target}/hidden") == 409
 
 
 async def test_an_update_keeps_the_label_that_the_controller_does_not_see(
