@@ -57,16 +57,8 @@ class Gate:
         """Why a write to *key* of *resource* may not pass now. *controller*: of a create, its controller's uid."""
         if (refusal := self.admit_any()) is not None:
             return refusal
-        if self._state(resource, key, controller) is TreeState.VISIBLE:
-            return None
-        deadline = self._clock.now() + _WAITS_S
-        while self._clock.now() < deadline:
-            await asyncio.sleep(_POLL_S)
-            if self._state(resource, key, controller) is TreeState.VISIBLE:
-                return None
-        above = None if controller else self._controller_of(resource, key)
-        if above is not None and await self._is_gone(above, key.namespace):
-            return None
+        if await self._is_free(resource, key, controller):
+            return self.admit_any()  # time has passed
         return Refusal(
             409, f"ringleader: {resource} {key} belongs to a tree that this controller does not see"
         )
@@ -97,6 +89,16 @@ class Gate:
             log.warning("waiting for writes without an answer", seconds=round(left_s, 1))
             await asyncio.sleep(left_s)
         self._lost_at.clear()
+
+    async def _is_free(self, resource: str, key: ObjectKey, controller: str) -> bool:
+        """Whether the tree of *key* is visible, or becomes so in a moment, or what controlled it is gone."""
+        deadline = self._clock.now() + _WAITS_S
+        while self._state(resource, key, controller) is not TreeState.VISIBLE:
+            if self._clock.now() >= deadline:
+                above = None if controller else self._controller_of(resource, key)
+                return above is not None and await self._is_gone(above, key.namespace)
+            await asyncio.sleep(_POLL_S)
+        return True
 
     def _state(self, resource: str, key: ObjectKey, controller: str) -> TreeState:
         if self.trees is None:

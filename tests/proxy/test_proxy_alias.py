@@ -229,6 +229,13 @@ async def test_a_selector_that_names_the_alias_selects_the_shard(server: WireSer
     assert "accept-encoding" not in server.requests[0].headers
 
 
+async def test_an_alias_in_a_name_is_a_name(server: WireServer, tmp_path: Path) -> None:
+    """A controller that names an object after a label finds it in the next life."""
+    async with asking(server, tmp_path) as client:
+        await client.ask("GET", f"{PODS}/{ALIAS.name}?fieldSelector=a%3D{ALIAS.name}")
+    assert server.requests[0].target == f"{PODS}/{ALIAS.name}?fieldSelector=a%3D{ALIAS.name}"
+
+
 async def test_one_object_is_not_asked_for_compressed(server: WireServer, tmp_path: Path) -> None:
     async with asking(server, tmp_path) as client:
         await client.ask("GET", f"{PODS}/x", b"", "Accept-Encoding: gzip")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +44,8 @@ UPDATES = [
     ("PUT", f"{APPS}/replicasets/child/status"),
     ("PATCH", f"{APPS}/replicasets/child"),
     ("PATCH", f"{APPS}/replicasets/child/status"),
+    ("PATCH", f"{PODS}/pod/ephemeralcontainers"),
+    ("PUT", f"{PODS}/pod/resize"),
 ]
 
 
@@ -56,14 +60,20 @@ def trees() -> Trees:
     found.put(node("child", of="root", visible=SHARD))
     found.put(node("hidden", visible=NEXT))
     found.put(node("hers", of="hidden", visible=SHARD))
+    found.put(replace(node("pod", of="child", visible=None), resource="pods", is_leaf=True))
     return found
 
 
 @pytest.fixture
-async def director(trees: Trees, new_plane: EmbeddedPlane) -> AsyncIterator[ShardDirector]:
+def gate(trees: Trees) -> Gate:
     clock = SystemClock()
-    gate = Gate(LeaseValidity(duration_s=3600, sent_at=clock.now()), clock=clock, is_gone=never_gone)
-    gate.trees = trees
+    found = Gate(LeaseValidity(duration_s=3600, sent_at=clock.now()), clock=clock, is_gone=never_gone)
+    found.trees = trees
+    return found
+
+
+@pytest.fixture
+async def director(gate: Gate, new_plane: EmbeddedPlane) -> AsyncIterator[ShardDirector]:
     async with Client(load_cluster(kubeconfig=str(new_plane.kubeconfig))) as client:
         companions = Companions({"endpoints": KINDS[0]}, gate, client, keys=KEYS, shard=SHARD)
         yield ShardDirector(gate, KINDS, keys=KEYS, shard=SHARD, newest=lambda _: "7", companions=companions)
@@ -86,6 +96,28 @@ async def test_what_controls_others_is_selected_by_what_is_visible(director: Sha
         f"{KEYS.shard}={SHARD}",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    "target", ["/apis/apps/v1/replicasets", f"{APPS}/replicasets", f"{APPS}/replicasets?watch=1"]
+)
+async def test_every_informer_of_a_kind_sees_the_same_objects(director: ShardDirector, target: str) -> None:
+    """One of all namespaces, one of a namespace: encodings and metadata alone are a matter of headers."""
+    assert director.selection(request_info("GET", target)) == director.selection(
+        request_info("DELETE", f"{APPS}/replicasets")
+    )
+
+
+async def test_the_end_of_a_deletecollection_is_waited_for(director: ShardDirector, gate: Gate) -> None:
+    write = Write(request_info("DELETE", f"{APPS}/replicasets"))
+    assert isinstance(await director.admit(write), Admitted)
+    director.begin(write)
+    waiting = asyncio.create_task(gate.wait_ended())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    director.end(write, 200)
+    async with asyncio.timeout(5):
+        await waiting
 
 
 @pytest.mark.parametrize("target", [APPS + "/replicasets", PODS + "/x", PODS + "/x/status"])
