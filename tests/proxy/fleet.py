@@ -47,13 +47,16 @@ class Fleet:
         own = ("--ring", self.keys.ring, "--member", member)
         await self.start(member, "-m", "proxy", *own, *flags, *self._cluster, "--", *command)
 
+    def names(self) -> list[str]:
+        """Processes that run."""
+        return [name for name, process in self._processes.items() if process.returncode is None]
+
     def kill(self, name: str) -> None:
         self._processes[name].kill()
 
     async def stop(self) -> None:
-        for process in self._processes.values():
-            if process.returncode is None:
-                process.terminate()
+        for name in self.names():
+            self._processes[name].terminate()
         for name, process in self._processes.items():
             async with asyncio.timeout(60):
                 assert await process.wait() in (0, -9), (self.folder / f"{name}.log").read_text()[-2000:]
@@ -108,5 +111,10 @@ async def open_fleet(
             return True
 
         await fleet.wait_for("the ring's resource is served", is_created, within_s=20)
-        yield fleet
+        try:
+            yield fleet
+        except BaseException:
+            for name in fleet.names():
+                fleet.kill(name)
+            raise
         await fleet.stop()

@@ -181,7 +181,8 @@ async def test_an_operator_with_bad_habits_does_no_harm(operator: Path, tmp_path
         for member in ("operator-0", "operator-1"):
             await fleet.start_proxy(member, FLAGS, command)
         for name in names:
-            document = {"metadata": {"name": name, "labels": {"tier": "gold"}}, "spec": {}}
+            metadata = {"name": name, "labels": {"tier": "gold"}}
+            document = {"apiVersion": "example.com/v1", "kind": "App", "metadata": metadata, "spec": {}}
             await fleet.client.create(APPS, document, namespace=NAMESPACE, type=bytes)
         await fleet.wait_for("a Deployment each", lambda: have(fleet, DEPLOYMENTS, NUMBER))
         tasks.append(asyncio.create_task(touch(fleet.client, names)))
