@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -22,10 +23,14 @@ from proxy.companions import Companions
 from proxy.director import Admitted, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
+from proxy.locks import EchoLocks
 from proxy.protobuf import ObjectHead
 from proxy.refusals import Refusal
+from proxy.relay import Relay
 from proxy.shard_director import ShardDirector
 from proxy.trees import Trees
+from tests.kubeio.http.wire_server import WireServer
+from tests.proxy.relays import LOOPBACK, raw_client
 from tests.proxy.test_proxy_trees import SINCE, node
 
 KEYS = RingKeys("web")
@@ -65,9 +70,13 @@ def trees() -> Trees:
 
 
 @pytest.fixture
-def gate(trees: Trees) -> Gate:
-    clock = SystemClock()
-    found = Gate(LeaseValidity(duration_s=3600, sent_at=clock.now()), clock=clock, is_gone=never_gone)
+def validity() -> LeaseValidity:
+    return LeaseValidity(duration_s=3600, sent_at=SystemClock().now())
+
+
+@pytest.fixture
+def gate(trees: Trees, validity: LeaseValidity) -> Gate:
+    found = Gate(validity, clock=SystemClock(), is_gone=never_gone)
     found.trees = trees
     return found
 
@@ -194,3 +203,18 @@ async def test_what_shows_no_labels_is_forbidden(director: ShardDirector, method
     verdict = await director.admit(Write(request_info(method, target)))
     assert isinstance(verdict, Refusal)
     assert verdict.status == 403
+
+
+async def test_what_stood_in_a_socket_while_the_proxy_was_frozen_is_not_sent(
+    director: ShardDirector, validity: LeaseValidity, server: WireServer
+) -> None:
+    clock, target = SystemClock(), f"{APPS}/replicasets/child"
+    relay = Relay(server.cluster(), loopback=LOOPBACK, director=director, locks=EchoLocks((), clock))
+    async with relay.serving() as port, raw_client(port) as client:
+        assert (await client.ask("DELETE", target))[0] == 200
+        validity.duration_s = 0.3
+        validity.renewed(sent_at=clock.now())
+        client.send("DELETE", target)
+        time.sleep(0.4)  # noqa: ASYNC251 - nothing runs meanwhile
+        assert (await client.answer())[0] == 429
+    assert len(server.requests) == 1
