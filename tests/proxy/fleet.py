@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -118,3 +118,15 @@ async def open_fleet(
                 fleet.kill(name)
             raise
         await fleet.stop()
+
+
+@asynccontextmanager
+async def beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """*work* runs until the block ends."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

@@ -20,7 +20,7 @@ from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from tests.proxy.fleet import NAMESPACE, open_fleet
+from tests.proxy.fleet import NAMESPACE, beside, open_fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
@@ -96,8 +96,7 @@ async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
     pods, command = Pods(), manager(programs["kube-controller-manager"])
-    async with open_fleet(RING, tmp_path) as fleet:
-        watching = asyncio.create_task(pods.watch(fleet.client))
+    async with open_fleet(RING, tmp_path) as fleet, beside(pods.watch(fleet.client)):
         await fleet.start_sharder()
         for member in ("manager-0", "manager-1"):
             await fleet.start_proxy(member, FLAGS, command)
@@ -125,4 +124,3 @@ async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
         await fleet.wait_for("one pod more each", lambda: are(NUMBER * (PODS_EACH + 1)))
         await asyncio.sleep(3)
         assert set(pods.created().values()) == {PODS_EACH + 1}
-        watching.cancel()

@@ -113,10 +113,14 @@ func (o *operator) cleanUp(ctx context.Context, request reconcile.Request) error
 		}
 	}
 	if o.has("C") {
-		companion := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
-		return client.IgnoreNotFound(o.Delete(ctx, companion))
+		return o.deleteCompanion(ctx, request)
 	}
 	return nil
+}
+
+func (o *operator) deleteCompanion(ctx context.Context, request reconcile.Request) error {
+	companion := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+	return client.IgnoreNotFound(o.Delete(ctx, companion))
 }
 
 // reconcileOrphan marks a Deployment without an App.
@@ -144,7 +148,8 @@ func (o *operator) checkLeftOver(ctx context.Context) error {
 	for _, companion := range companions.Items {
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&companion)}
 		if err := o.Get(ctx, request.NamespacedName, newApp()); client.IgnoreNotFound(err) == nil && err != nil {
-			if err := o.cleanUp(ctx, request); err != nil {
+			o.note("left-over", request)
+			if err := o.deleteCompanion(ctx, request); err != nil {
 				log.Log.Error(err, "left over", "object", request)
 			}
 		}
