@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 PODS = ApiResource("", "v1", "pods", "Pod")
+SERVICES = ApiResource("", "v1", "services", "Service")
+ENDPOINTS = ApiResource("", "v1", "endpoints", "Endpoints")
 NUMBER, PODS_EACH = 12, 3
 RING = {
     "apiVersion": "ringleader.dev/v1alpha1",
@@ -50,11 +52,11 @@ RING = {
 FLAGS = ("--resource", "deployments.apps", "--leaves", "pods", "--locks", "kube-controller-manager")
 
 
-def manager(program: Path) -> list[str]:
+def manager(program: Path, controllers: str = "deployment-controller,replicaset-controller") -> list[str]:
     return [
         str(program),
         "--kubeconfig={kubeconfig}",
-        "--controllers=deployment-controller,replicaset-controller",
+        f"--controllers={controllers}",
         "--secure-port=0",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
@@ -89,13 +91,20 @@ class Pods:
             self._controllers[change.new.uid] = change.new.controller.name
 
 
-@pytest.mark.timeout(300)
-async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
+@pytest.fixture
+def program() -> Path:
+    """kube-controller-manager."""
     try:
-        programs = find_binaries([*SERVERS, "kube-controller-manager"], kubernetes_recipe())
+        return find_binaries([*SERVERS, "kube-controller-manager"], kubernetes_recipe())[
+            "kube-controller-manager"
+        ]
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
-    pods, command = Pods(), manager(programs["kube-controller-manager"])
+
+
+@pytest.mark.timeout(300)
+async def test_three_of_them_make_no_pod_too_many(program: Path, tmp_path: Path) -> None:
+    pods, command = Pods(), manager(program)
     async with open_fleet(RING, tmp_path) as fleet, beside(pods.watch(fleet.client)):
         await fleet.start_sharder()
         for member in ("manager-0", "manager-1"):
@@ -124,3 +133,43 @@ async def test_three_of_them_make_no_pod_too_many(tmp_path: Path) -> None:
         await fleet.wait_for("one pod more each", lambda: are(NUMBER * (PODS_EACH + 1)))
         await asyncio.sleep(3)
         assert set(pods.created().values()) == {PODS_EACH + 1}
+
+
+@pytest.mark.timeout(300)
+async def test_the_endpoints_controller_deletes_nothing_of_another_shard(
+    program: Path, tmp_path: Path
+) -> None:
+    """At each start it lists all Endpoints, and deletes by name those whose Service it does not see."""
+    command = manager(program, "endpoints-controller")
+    flags = ("--companions", "endpoints=services", "--locks", "kube-controller-manager")
+    spec = {"leaseNamespace": "rings", "maxInFlight": 10_000, "resources": [{"resource": "services"}]}
+    names = {f"web-{number}" for number in range(NUMBER)}
+    uids: dict[str, set[str]] = {}
+    async with open_fleet(RING | {"metadata": {"name": "services"}, "spec": spec}, tmp_path) as fleet:
+
+        async def have_endpoints() -> bool:
+            for found in await fleet.objects(ENDPOINTS):
+                uids.setdefault(found.meta.name, set()).add(found.meta.uid)
+            return uids.keys() == names
+
+        for name in sorted(names):
+            body = {"metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 80}]}}
+            await fleet.client.create(SERVICES, body, namespace=NAMESPACE, type=bytes)
+        await fleet.start_sharder()
+        for member in ("manager-0", "manager-1"):
+            await fleet.start_proxy(member, flags, command)
+        await fleet.wait_for("Endpoints of all Services", have_endpoints)
+        await fleet.start_proxy("manager-2", flags, command)
+        await fleet.wait_shared(SERVICES, "manager-0", "manager-1", "manager-2")
+        fleet.kill("manager-0")
+        await fleet.wait_shared(SERVICES, "manager-1", "manager-2")
+        await asyncio.sleep(12)  # each has begun anew
+        assert await have_endpoints()
+        assert {len(each) for each in uids.values()} == {1}
+
+        await fleet.client.delete(SERVICES, "web-0", namespace=NAMESPACE)
+
+        async def is_cleaned_up() -> bool:
+            return "web-0" not in {found.meta.name for found in await fleet.objects(ENDPOINTS)}
+
+        await fleet.wait_for("Endpoints go with their Service", is_cleaned_up)
