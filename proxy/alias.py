@@ -21,6 +21,9 @@ NAME_LENGTH: Final = MAX_NAME
 _LABELS, _SKIPPED = b"\x5a", b"\x7a"
 """Keys in protobuf of `ObjectMeta.labels` (field 11), and of field 15, which readers skip."""
 
+_WHOLE: Final = (b"}}\n", b"\0")
+"""Ends of an event in JSON and in protobuf: nothing that is replaced can begin before them and go on after them."""
+
 
 class Alias:
     """Stands for the name *shard* in a ring's objects. Raises: ValueError if the name has another length."""
@@ -59,6 +62,8 @@ class Alias:
 
     def settled(self, answer: bytes) -> int:
         """How many bytes of *answer* are final whatever follows: the others may be the beginning of something."""
+        if answer.endswith(_WHOLE):
+            return len(answer)
         begin = max(0, len(answer) - self._reach)
         return min(
             _first(answer, begin, self._shard[:2], self._shard.startswith),

@@ -10,7 +10,9 @@ from typing import Final
 
 from proxy.alias import AliasedStream
 
-_KNOWN: Final = frozenset(HTTPStatus)
+_FRAMING: Final = b"transfer-encoding"
+_STARTS: Final = {int(each): f"HTTP/1.1 {each:d} {each.phrase}\r\n".encode() for each in HTTPStatus}
+"""Status lines."""
 
 
 class AliasedAnswer:
@@ -30,14 +32,14 @@ class AliasedAnswer:
         if self._has_head:
             return
         self._headers.append(b"%b: %b\r\n" % (name, value))
-        if name.lower() == b"transfer-encoding":
+        if len(name) == len(_FRAMING) and name.lower() == _FRAMING:
             self._is_chunked = value.lower() == b"chunked"
 
     def end_head(self, status: int) -> None:
         """The head is complete."""
         self._has_head = status >= 200
-        phrase = HTTPStatus(status).phrase if status in _KNOWN else ""
-        self._out.extend([b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode()), *self._headers, b"\r\n"])
+        start = _STARTS.get(status) or b"HTTP/1.1 %d \r\n" % status
+        self._out.extend([start, *self._headers, b"\r\n"])
         self._headers.clear()
 
     def feed(self, piece: bytes) -> None:
