@@ -19,6 +19,8 @@ PATCHES: Final = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
 
 _LABELS: Final = ("metadata", "labels")
 _DIRECTIVE: Final = "$patch"
+_DIRECTIVES: Final = (_DIRECTIVE, "$retainKeys")
+"""Keys of strategic merge patches that take away what they do not name."""
 
 
 class RemovesLabels(ValueError):
@@ -53,15 +55,19 @@ class Patch:
 
     def _merge_patch(self, labels: Mapping[str, str]) -> bytes:
         metadata = _fields_or_null(self._fields.get("metadata", b"null")) or {}
+        if any(directive in fields for directive in _DIRECTIVES for fields in (self._fields, metadata)):
+            raise RemovesLabels("a patch that replaces all metadata is not passed on; name what changes")
         if "labels" not in metadata:
             return self._content
         asked = _object_or_null(metadata["labels"])
-        is_whole = asked is None or _DIRECTIVE in asked
-        if is_whole and (self._type == MERGE_PATCH or (asked or {}).get(_DIRECTIVE) == "delete"):
+        if asked is None:  # takes all of them
+            asked = {_DIRECTIVE: "replace"}
+        is_whole = any(directive in asked for directive in _DIRECTIVES)
+        if is_whole and (self._type == MERGE_PATCH or asked.get(_DIRECTIVE) != "replace"):
             raise RemovesLabels("a patch that removes all labels is not passed on; name those that go")
-        changed: dict[str, Any] = {key: value for key, value in (asked or {}).items() if key not in labels}
+        changed = {key: value for key, value in asked.items() if key not in labels}
         if is_whole:
-            changed |= {_DIRECTIVE: "replace", **labels}
+            changed |= labels
         return _encode(self._fields | {"metadata": _raw(metadata | {"labels": _raw(changed)})})
 
     def _json_patch(self, labels: Mapping[str, str]) -> bytes:

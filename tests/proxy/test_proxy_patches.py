@@ -68,6 +68,10 @@ def test_a_strategic_patch_may_replace_all_labels(labels: dict[str, str] | None)
     [
         (MERGE_PATCH, {"metadata": {"labels": None}}),
         (STRATEGIC_PATCH, {"metadata": {"labels": {"$patch": "delete"}}}),
+        (STRATEGIC_PATCH, {"metadata": {"labels": {"$retainKeys": ["a"], "a": "b"}}}),
+        (STRATEGIC_PATCH, {"metadata": {"$retainKeys": ["name"], "name": "x"}}),
+        (STRATEGIC_PATCH, {"metadata": {"$patch": "replace", "name": "x"}}),
+        (STRATEGIC_PATCH, {"$patch": "replace", "metadata": {"name": "x"}}),
         (JSON_PATCH, [{"op": "move", "from": AT_SHARD, "path": "/metadata/labels/a"}]),
         (JSON_PATCH, [{"op": "copy", "from": "/metadata/labels", "path": TEMPLATE}]),
         (JSON_PATCH, [{"op": "copy", "from": TEMPLATE, "path": "/metadata/labels"}]),
