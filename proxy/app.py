@@ -17,6 +17,7 @@ from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.protocol import PROXY_MANAGER, write_counts
 from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from kubeio.rest.impersonation import Headers, headers_acting_as
 from kubeio.rest.reviews import User
 from kubeio.shard.fence_wait import FenceWait
@@ -25,6 +26,8 @@ from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import TICK_S, StallDetector
 from kubeio.shard.ring import RingView, read_ring
+from proxy.alias import NAME_LENGTH
+from proxy.companions import Companions, find_companions
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
 from proxy.existence import Existence
@@ -55,6 +58,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
     async with host.client(cluster, user_agent="ringleader-proxy") as client:
         view = await read_ring(client, settings.ring)
         kinds = await find_kinds(client, view, settings)
+        companions = await find_companions(Discovery(client), settings.companions, kinds)
         leases = Leases(client, view.spec.lease_namespace)
         template = _template(view, settings, kinds, host)
         account = await _fenced_account(client, view, settings, kinds, host)
@@ -68,7 +72,9 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         )
         host.mark_children(acquired.name)
         structlog.contextvars.bind_contextvars(shard=acquired.name)
-        proxy = Proxy(settings, host, cluster, client, kinds=kinds, view=view, account=account)
+        proxy = Proxy(
+            settings, host, cluster, client, kinds=kinds, companions=companions, view=view, account=account
+        )
         return await proxy.work(acquired, template, leases)
 
 
@@ -107,6 +113,7 @@ def _template(view: RingView, settings: Settings, kinds: list[TreeKind], host: S
         field_manager=PROXY_MANAGER,
         resources=tuple(kind.name for kind in kinds),
         pod=host.pod(settings.member),
+        name_length=NAME_LENGTH,
     )
 
 
@@ -121,6 +128,7 @@ class Proxy:
         client: Client,
         *,
         kinds: list[TreeKind],
+        companions: dict[str, TreeKind],
         view: RingView,
         account: User | None,
     ) -> None:
@@ -130,6 +138,7 @@ class Proxy:
         self._cluster: Final = cluster
         self._client: Final = client
         self._kinds: Final = kinds
+        self._companions: Final = companions
         self._view: Final = view
         self._account: Final = account
         self._trees = Trees("", since=NEVER)
@@ -165,7 +174,10 @@ class Proxy:
     async def _run(self, shard: str, gate: Gate, leases: Leases, *, on_synced: Callable[[], None]) -> None:
         """Serve the controller until cancelled. Returns when it has ended and every write of it is answered."""
         settings, keys, clock = self._settings, self._view.keys, self._host.clock
-        director = ShardDirector(gate, self._kinds, keys=keys, shard=shard, newest=self._newest)
+        companions = Companions(self._companions, gate, self._client, keys=keys, shard=shard)
+        director = ShardDirector(
+            gate, self._kinds, keys=keys, shard=shard, newest=self._newest, companions=companions
+        )
         loopback, locks = Loopback(clock.wall()), EchoLocks(settings.locks, clock)
         relay = Relay(
             self._cluster, loopback=loopback, director=director, locks=locks, impersonation=self._names(shard)

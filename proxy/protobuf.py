@@ -78,9 +78,9 @@ class Message:
             for key, value in labels.items()
         )
         metadata = _field(_METADATA, more)
-        size = _varint(end - begin + len(metadata))
+        size = varint(end - begin + len(metadata))
         view = memoryview(self._content)
-        raw_key = _varint(_RAW << 3 | _BYTES)
+        raw_key = varint(_RAW << 3 | _BYTES)
         return b"".join((view[:start], raw_key, size, view[begin:end], metadata, view[max(end, start) :]))
 
     def _read_head(self, kind: str) -> ObjectHead:
@@ -177,7 +177,8 @@ def _text(content: bytes) -> str:
         raise Malformed("a text that is not UTF-8") from None
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """*number* as protobuf writes numbers and lengths."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -187,4 +188,4 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+    return varint(number << 3 | _BYTES) + varint(len(content)) + content

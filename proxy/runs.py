@@ -160,14 +160,18 @@ class Runs:
 
         A shard that has just begun gets its first objects now.
         """
-        until = self._clock.now() + self._pace.longest_calm_s
-        while (trees.due.arrived or self._is_first) and self._clock.now() < until and not stopping.is_set():
+        began_at = quiet_since = self._clock.now()
+        seen = _size(trees)
+        while (trees.due.arrived or self._is_first) and not stopping.is_set():
+            until = min(quiet_since + self._pace.calm_s, began_at + self._pace.longest_calm_s)
             changed.clear()
             try:
-                async with asyncio.timeout(self._pace.calm_s):
+                async with asyncio.timeout(until - self._clock.now()):
                     await changed.wait()
             except TimeoutError:
                 return
+            if seen != (seen := _size(trees)):  # objects that change do not count
+                quiet_since = self._clock.now()
 
     async def _hand_over(self, trees: Trees) -> dict[str, str]:
         """Give up what is asked for, and make visible what arrived. Versions of all that were handled, by uid."""
@@ -236,6 +240,11 @@ class _Restart:
         """What could not be handled before this run is tried again after a while."""
         is_handled = self._handled.get(node.uid) == node.resource_version and now < self._again_at
         return not is_handled and not self.trees.is_new(node)
+
+
+def _size(trees: Trees) -> tuple[int, int]:
+    """Objects, and those that are not visible yet."""
+    return len(trees), len(trees.due.arrived)
 
 
 def _nodes(trees: Trees, uids: Iterable[str]) -> list[Node]:

@@ -19,6 +19,12 @@ _FLAGS: Final = (
     ("ring", "NAME", "", "The ring whose objects the controller works."),
     ("resource", "RESOURCE.GROUP", "", "Its main resource, if the ring distributes several."),
     ("leaves", "A,B", "", "Controlled resources that control nothing themselves, such as pods."),
+    (
+        "companions",
+        "A=B,C=D",
+        "",
+        "Kinds that belong to one of the ring by name alone, such as endpoints=services.",
+    ),
     ("locks", "A,B", "", "Names of the controller's leader-election Leases: the proxy answers them itself."),
     ("member", "NAME", "", "Place on the ring. Default: the host's name."),
     ("namespace", "NAMESPACE", "", "The controller's own namespace. Default: that of the kubeconfig or pod."),
@@ -46,6 +52,7 @@ class Settings:
     ring: str
     resource: str = ""
     leaves: frozenset[str] = frozenset()
+    companions: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
     member: str
     namespace: str = ""
@@ -73,6 +80,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         ring=flags.ring,
         resource=flags.resource,
         leaves=frozenset(_names(flags.leaves)),
+        companions=_names(flags.companions),
         locks=_names(flags.locks),
         member=flags.member or socket.gethostname().lower(),
         namespace=flags.namespace,

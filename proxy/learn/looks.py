@@ -64,6 +64,9 @@ class Looks:
     def begin(self, write: Write) -> None:
         """Nothing to note: `end` follows."""
 
+    def alias(self, request: RequestInfo) -> None:
+        """Nothing is hidden."""
+
     def instead_of(self, write: Write, answer: bytes) -> Refusal | None:
         """Every answer passes."""
 

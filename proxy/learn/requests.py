@@ -7,10 +7,11 @@ from typing import Final
 import msgspec
 
 from kubeio.rest.request_info import BadTarget, RequestInfo, first_values, request_info
-from proxy.bodies import PATCHES, UnsupportedEncoding, read_body
+from proxy.bodies import UnsupportedEncoding, read_body
 from proxy.headers import Request
 from proxy.learn.seen import LockName, LockSeen, Seen
 from proxy.locks import LOCK_RESOURCES
+from proxy.patches import PATCHES
 from proxy.protobuf import Malformed, ObjectHead
 from proxy.routes import CONNECTIONS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -173,6 +174,22 @@ async def test_a_tree_is_visible_when_the_controller_starts(stage: Stage) -> Non
     await stage.put(CHILDREN, "page", of="blog", visible=BEFORE)
     async with stage.running():
         assert stage.child.starts == [{"configmaps": {"blog"}, "secrets": {"page"}}]
+
+
+async def test_a_start_waits_for_what_arrives_and_not_for_what_changes(stage: Stage) -> None:
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+
+    async def change() -> None:
+        for number in itertools.count():
+            patch = MergePatch({"data": {"number": str(number)}})
+            await stage.client.patch(ROOTS, "blog", patch, namespace=stage.namespace, type=bytes)
+
+    changing = asyncio.create_task(change())
+    began_at = asyncio.get_running_loop().time()
+    async with stage.running():
+        took_s = asyncio.get_running_loop().time() - began_at
+        changing.cancel()
+    assert took_s < 4  # of 5, at which a start waits for nothing any more
 
 
 async def test_a_new_root_becomes_visible_at_once_and_restarts_nothing(stage: Stage) -> None:
