@@ -10,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority bench-proxy autoscale
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos unmodified model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority bench-proxy autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ setup: $(STAMP) ## install the pinned dependencies into .venv
 $(STAMP): requirements.lock pyproject.toml scripts/setup
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/setup
 
-demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and roll (ARGS=--real: real servers)
+demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and roll (ARGS=--real: real servers, ARGS=--unmodified: kube-controller-managers)
 	@$(BIN)/ringleader demo $(ARGS)
 
 demo-broken: setup ## the same with the fence switched off: must exit 1 and name an object
@@ -100,6 +100,9 @@ endurance: setup ## a replica sees 100,000 changes: its memory stays what it was
 
 chaos: setup ## random faults on fleets on two kube-apiservers and etcd, judged by three checks (MINUTES=60 SEED=1)
 	@$(BIN)/python -m tests.fleet.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+unmodified: setup ## random faults on unmodified kube-controller-managers behind proxies, judged pod by pod (MINUTES=30 SEED=1)
+	@$(BIN)/python -m tests.fleet.unmodified $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)

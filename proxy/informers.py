@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
+from kubeio.watches.versions import newest
 from proxy.trees import Trees, node_of
 
 _SILENCE_S: Final = 90.0
@@ -58,9 +59,14 @@ class TreeInformers:
         clock: Clock,
         rng: random.Random,
     ) -> None:
+        self._client: Final = client
+        self._kinds: Final = kinds
         self._keys: Final = keys
+        self._shard: Final = shard
         self._trees: Final = trees
         self._changed: Final = changed
+        self._read: Final[dict[str, str]] = {}
+        """Versions of the last reads of `elsewhere`, by kind."""
         selector = f"{keys.shard}={shard}"
         self._sources: Final = {
             kind.name: Reflector(
@@ -76,8 +82,33 @@ class TreeInformers:
         ]
 
     def newest(self, name: str) -> str:
-        """The newest resourceVersion that the watch of the kind *name* has shown; empty before its first list."""
-        return self._sources[name].resource_version
+        """The newest resourceVersion that was seen of the kind *name*; empty before its first list."""
+        return newest(self._read.get(name, ""), self._sources[name].resource_version)
+
+    async def elsewhere(self, controllers: Collection[str]) -> dict[str, set[str]]:
+        """Uids of what *controllers* control and what bears another name or none, by the uid of its controller.
+
+        Consistent reads of all objects of the kinds that can be controlled. Raises: KubeError.
+        """
+        found: dict[str, set[str]] = {}
+        for kind in self._kinds[1:]:  # nothing controls the main one
+            continue_ = ""
+            while True:
+                page = await self._client.list_page(
+                    kind.resource,
+                    label_selector=f"{self._keys.shard}!={self._shard}",
+                    continue_=continue_,
+                    metadata_only=True,
+                )
+                for each in page.objects:
+                    owner = each.meta.controller
+                    if owner is not None and owner.uid in controllers:
+                        found.setdefault(owner.uid, set()).add(each.meta.uid)
+                continue_ = page.continue_
+                if not continue_:
+                    break
+            self._read[kind.name] = page.resource_version
+        return found
 
     def is_fresh(self, now: float) -> bool:
         """Whether every watch had an event or a bookmark lately."""

@@ -29,6 +29,8 @@ _LOOK_EVERY_S: Final = 0.05
 """Changes are looked at so often at most: many come at once."""
 _AGAIN_S: Final = 60.0
 """What could not be given up or made visible is tried again in a restart after so long."""
+_SEEN_WITHIN_S: Final = 5.0
+"""Time for the events of the proxy's own writes."""
 _LONG_RUN_S: Final = 60.0
 """A controller that ends by itself after so long has not crashed at its start."""
 
@@ -49,14 +51,14 @@ class ControllerProcess(Protocol):
 class Pace:
     """When a restart is due: *settle_s* after the last change that needs one, at most *longest_s* after the first.
 
-    A run lasts ten times as long as the restart before it at least. *calm_s*: before a start nothing has arrived for
-    so long, but for *longest_calm_s* at most.
+    A run lasts ten times as long as the restart before it at least, without its calm. *calm_s*: before a start nothing
+    has arrived for so long, but for *longest_calm_s* at most: it spares restarts, and proves nothing.
     """
 
     settle_s: float = 2.0
     longest_s: float = 10.0
     calm_s: float = 2.0
-    longest_calm_s: float = 60.0
+    longest_calm_s: float = 10.0
 
 
 class Runs:
@@ -88,7 +90,7 @@ class Runs:
         self._slots: Final = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._is_first = True
         self._restart_s = 0.0
-        """How long the last restart took."""
+        """How long the last restart took, without its calm."""
 
     async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
         """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
@@ -113,13 +115,13 @@ class Runs:
             following = tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
             on_synced()
-            await self._wait_calm(trees, changed, stopping)
-            due = _Restart(trees, handled=await self._hand_over(trees), now=self._clock.now())
+            calm_s = await self._wait_calm(trees, changed, stopping)
+            due = _Restart(trees, await self._hand_over(trees, informers), now=self._clock.now())
             exit_code = None
             if not stopping.is_set():
                 self._gate.trees = trees
                 await self._process.start()
-                self._restart_s = self._clock.now() - began_at
+                self._restart_s = self._clock.now() - began_at - calm_s
                 exit_code = await self._wait_due(due, changed, stopping)
                 await self._process.stop()
                 await self._gate.wait_ended()
@@ -155,8 +157,8 @@ class Runs:
                 ended.cancel()
                 stop.cancel()
 
-    async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> None:
-        """While trees arrive, wait until all of them are there: a root may come before what it controls.
+    async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> float:
+        """While trees arrive, wait until no more do: they take one restart. How long that was, in seconds.
 
         A shard that has just begun gets its first objects now.
         """
@@ -169,18 +171,55 @@ class Runs:
                 async with asyncio.timeout(until - self._clock.now()):
                     await changed.wait()
             except TimeoutError:
-                return
+                break
             if seen != (seen := _size(trees)):  # objects that change do not count
                 quiet_since = self._clock.now()
+        return self._clock.now() - began_at
 
-    async def _hand_over(self, trees: Trees) -> dict[str, str]:
-        """Give up what is asked for, and make visible what arrived. Versions of all that were handled, by uid."""
+    async def _hand_over(self, trees: Trees, informers: TreeInformers) -> _HandedOver:
+        """Give up what is asked for, and make visible the trees that have arrived whole."""
         asked, arrived = _nodes(trees, trees.due.asked), _nodes(trees, trees.due.arrived)
         async with asyncio.TaskGroup() as tasks:
-            for node in asked:
+            for node in filter(trees.may_go, asked):
                 tasks.create_task(self._give_up(trees, node), name="give up")
-        await self._show([node for node in arrived if node.drain is None])
-        return {node.uid: node.resource_version for node in (*asked, *arrived)}
+        kept = [node for node in arrived if node.drain is None]
+        absent = await self._absent(trees, kept, informers)
+        shown = await self._show([node for node in kept if node.uid not in absent])
+        await self._wait_seen(trees, shown)
+        return _HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
+
+    async def _absent(
+        self, trees: Trees, nodes: Sequence[Node], informers: TreeInformers
+    ) -> dict[str, frozenset[str]]:
+        """What is missing of the trees of *nodes*, by the uid of each node of a tree that is not whole.
+
+        Nothing by name if it could not be read.
+        """
+        if not nodes:
+            return {}
+        members = {top: trees.tree(top) for top in {trees.top_of(node.uid) for node in nodes}}
+        try:
+            elsewhere = await informers.elsewhere({each.uid for tree in members.values() for each in tree})
+        except KubeError as error:
+            log.warning("not read what arrived trees control", error=str(error))
+            return {node.uid: frozenset() for node in nodes}
+        absent: dict[str, frozenset[str]] = {}
+        for tree in members.values():
+            missing = frozenset(uid for each in tree for uid in elsewhere.get(each.uid, ()))
+            if missing:
+                absent |= dict.fromkeys((each.uid for each in tree), missing)
+        if absent:
+            log.info("trees wait for what they control", objects=sum(node.uid in absent for node in nodes))
+        return absent
+
+    async def _wait_seen(self, trees: Trees, shown: Sequence[Node]) -> None:
+        """Wait until the informers have seen what was *shown*: the controller's first list is as new as theirs."""
+        until = self._clock.now() + _SEEN_WITHIN_S
+        while self._clock.now() < until:
+            nodes = [trees.get(node.uid) for node in shown]
+            if all(node is None or trees.is_visible(node) for node in nodes):
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _give_up(self, trees: Trees, node: Node) -> None:
         async with self._slots:
@@ -189,13 +228,15 @@ class Runs:
             except KubeError as error:
                 log.warning("object not given up", object=f"{node.resource} {node.key}", error=str(error))
 
-    async def _show(self, nodes: Sequence[Node]) -> None:
-        """Make *nodes* visible. What fails is hidden until the next run."""
+    async def _show(self, nodes: Sequence[Node]) -> list[Node]:
+        """Make *nodes* visible; those that are now. What fails is hidden until the next run."""
+        shown: list[Node] = []
 
         async def show(node: Node) -> None:
             async with self._slots:
                 try:
-                    await self._writer.show(node)
+                    if await self._writer.show(node):
+                        shown.append(node)
                 except KubeError as error:
                     log.warning(
                         "object not made visible", object=f"{node.resource} {node.key}", error=str(error)
@@ -204,16 +245,25 @@ class Runs:
         async with asyncio.TaskGroup() as tasks:
             for node in nodes:
                 tasks.create_task(show(node), name="show")
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class _HandedOver:
+    """What was done before a run. *versions*: of what was handled; *absent*: what its tree waits for; by uid."""
+
+    versions: Mapping[str, str]
+    absent: Mapping[str, frozenset[str]]
 
 
 class _Restart:
-    """Whether a restart is due for *trees*. *handled*: versions of what was handled before this run, by uid."""
+    """Whether a restart is due for *trees*. *before*: what was handled before this run."""
 
-    def __init__(self, trees: Trees, *, handled: Mapping[str, str], now: float) -> None:
+    def __init__(self, trees: Trees, before: _HandedOver, *, now: float) -> None:
         self.trees: Final = trees
         self.size = 0
         """Objects that wait for a restart."""
-        self._handled: Final = handled
+        self._before: Final = before
         self._again_at: Final = now + _AGAIN_S
         self._shown: Final[set[str]] = set()
         self._first_at = self._last_at = 0.0
@@ -238,8 +288,12 @@ class _Restart:
 
     def _waits(self, node: Node, now: float) -> bool:
         """What could not be handled before this run is tried again after a while."""
-        is_handled = self._handled.get(node.uid) == node.resource_version and now < self._again_at
-        return not is_handled and not self.trees.is_new(node)
+        if node.drain is not None and not self.trees.may_go(node):
+            return False
+        is_handled = self._before.versions.get(node.uid) == node.resource_version and now < self._again_at
+        absent = self._before.absent.get(node.uid)
+        has_come = bool(absent) and all(self.trees.get(uid) is not None for uid in absent or ())
+        return (has_come or not is_handled) and not self.trees.is_new(node)
 
 
 def _size(trees: Trees) -> tuple[int, int]:

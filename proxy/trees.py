@@ -144,6 +144,15 @@ class Trees:
         is_unseen = node.visible is None and node.drain is None
         return node.is_root and is_unseen and node.created > self._since
 
+    def top_of(self, uid: str) -> str:
+        """The highest object that is known above *uid*; itself if none is."""
+        for _ in range(_DEEPEST):
+            node = self._nodes.get(uid)
+            if node is None or node.is_root or node.controller not in self._nodes:
+                return uid
+            uid = node.controller
+        return uid
+
     def root_of(self, uid: str) -> Node | None:
         """The root above *uid*; None if an object on the way is not known."""
         node = self._nodes.get(uid)
@@ -159,6 +168,16 @@ class Trees:
         if root is None:
             return TreeState.UNKNOWN
         return TreeState.VISIBLE if self.is_visible(root) else TreeState.HIDDEN
+
+    def may_go(self, node: Node) -> bool:
+        """Whether *node* can be given up: its root is asked for as well, or is not seen by the controller.
+
+        A controller that goes on seeing the root would make again what it misses below. What stays after all may.
+        """
+        root = self.root_of(node.uid)
+        if root is None or root.uid == node.uid or node.drain == self._shard:
+            return True
+        return root.drain not in (None, self._shard) or not self.is_visible(root)
 
     def tree(self, uid: str) -> list[Node]:
         """*uid* and all that it controls, children before their parents."""

@@ -66,11 +66,26 @@ def ringleader(
 def demo(
     *,
     headless: Annotated[bool, typer.Option("--headless", help="Print only the JSON document.")] = False,
-    objects: Annotated[int, typer.Option("--objects", min=20, max=200_000, help="Objects to share.")] = 2000,
+    objects: Annotated[
+        int | None,
+        typer.Option(
+            "--objects",
+            min=20,
+            max=200_000,
+            help="Objects to share. [default: 2000; 30 Deployments with --unmodified]",
+        ),
+    ] = None,
     real: Annotated[
         bool,
         typer.Option(
             "--real", help="On a real kube-apiserver and etcd; built from Go modules the first time."
+        ),
+    ] = False,
+    unmodified: Annotated[
+        bool,
+        typer.Option(
+            "--unmodified",
+            help="Three unmodified kube-controller-managers behind proxies share Deployments, on real servers.",
         ),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up until Ctrl-C.")] = False,
@@ -94,11 +109,20 @@ def demo(
     output: Output = None,
 ) -> int:
     """Watch a fleet whose replicas die, freeze, join and roll. Two independent checks judge the run."""
-    from ringleader.demo.command import DemoOptions, read_lease, run_demo
+    from ringleader.demo.command import OBJECTS, DemoOptions, read_lease, run_demo
 
+    if unmodified:
+        from ringleader.demo.unmodified import NUMBER, UnmodifiedOptions, check_fits, run_unmodified
+
+        number = objects or NUMBER
+        check_fits(fenced=not no_fence, until=until, objects=number)
+        options = UnmodifiedOptions(
+            deployments=number, keep=keep, seed=seed, lease_s=read_lease(lease_duration)
+        )
+        return run_unmodified(options, is_headless=headless, form=output)
     return run_demo(
         DemoOptions(
-            objects=objects,
+            objects=objects or OBJECTS,
             real=real,
             keep=keep,
             fenced=not no_fence,

@@ -1,7 +1,4 @@
-"""`ringleader demo`: starts control plane and fleet, runs the acts, checks the evidence, ends with a verdict.
-
-Owns the run directory (kept when the demo fails, so that the logs can be read) and the exit code.
-"""
+"""`ringleader demo`: starts control plane and fleet, runs the acts, checks the evidence, ends with a verdict."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import asyncio
 import contextlib
 import os
 import random
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +16,13 @@ from pathlib import Path
 import aiohttp
 
 from devcluster.plane import ControlPlane
-from devcluster.real import BinariesMissing, PlaneFailed, ensure_binaries, kubernetes_recipe, real_plane
-from devcluster.real.binaries import SERVERS
-from devcluster.real.build_progress import ConsoleProgress
+from devcluster.real import real_plane
 from kubeio.errors import InputError
 from kubeio.program.durations import parse_whole_seconds
 from ringleader.demo.acts import LATECOMER, REPLICAS, Acts
 from ringleader.demo.document import Document, What, document, faults
+from ringleader.demo.fleet_view import fleet_view
+from ringleader.demo.running import background, build_if_missing, run_in_folder, until_interrupted
 from ringleader.demo.sampler import FleetSampler
 from ringleader.demo.screen import Screen, choose_screen
 from ringleader.demo.timing import fitting_lease_s, patience_s
@@ -36,11 +31,10 @@ from ringleader.testing import commands
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec, Mode
 from ringleader.testing.evidence import Evidence
-from ringleader.testing.fleet import Fleet, open_fleet, unwrapped
-from ringleader.testing.observer import NotConvergedError
-from ringleader.testing.ownership_checks import TooFewReconcilesError
+from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.replica import ReplicaFailedError
 
+OBJECTS = 2000
 HOLD_S = 60
 UNFENCED_MODULE = "ringleader.demo.unfenced"
 UPDATES_PER_S = 20.0
@@ -65,7 +59,7 @@ def read_lease(text: str | None) -> int | None:
 class DemoOptions:
     """The flags of the command."""
 
-    objects: int = 2000
+    objects: int = OBJECTS
     real: bool = False
     keep: bool = False
     fenced: bool = True
@@ -97,46 +91,10 @@ class Outcome:
 
 def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> int:
     """The command: 0 if every claim was proved, 1 if one was not."""
-    if options.real and (problem := _build_if_missing()):
+    if options.real and (problem := build_if_missing()):
         sys.stderr.write(f"error: --real: {problem}\n")
         return 1
-    directory = Path(tempfile.mkdtemp(prefix="ringleader-demo-"))
-    demo = _Demo(options, directory, is_headless=is_headless, form=form)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        try:
-            code = runner.run(demo.run())
-        except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError, PlaneFailed) as error:
-            sys.stderr.write(f"FAILED: {error}\n")
-            code = 1
-        except (RequestFailedError, aiohttp.ClientError, TimeoutError) as error:
-            sys.stderr.write(f"FAILED: the API server did not answer as expected: {error!r}\n")
-            code = 1
-        except KeyboardInterrupt:  # the fleet has ended by now
-            shutil.rmtree(directory, ignore_errors=True)
-            sys.stderr.write("the demo was interrupted; every process that it had started is gone\n")
-            raise
-    if code == 0:
-        shutil.rmtree(directory, ignore_errors=True)
-    else:
-        sys.stderr.write(f"logs and journals: {directory}\n")
-    return code
-
-
-def _build_if_missing() -> str:
-    """Build the real servers if they are missing, with progress on stderr. Returns the problem, if any."""
-    try:
-        ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
-    except BinariesMissing as missing:
-        return f"{missing.reason}; {missing.remedy}"
-    return ""
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    return run_in_folder(lambda folder: _Demo(options, folder, is_headless=is_headless, form=form).run())
 
 
 class _Demo:
@@ -162,7 +120,7 @@ class _Demo:
                 for line in next_lines(self.options, fleet):
                     print_line(line)
             if self.options.keep:
-                await _until_interrupted()
+                await until_interrupted()
             return code
 
     @asynccontextmanager
@@ -191,7 +149,7 @@ class _Demo:
             )
             rng = random.Random(self.options.seed)  # noqa: S311 - it chooses objects
             updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=rng)
-            async with _background(updates, name="updates"):
+            async with background(updates, name="updates"):
                 await acts.run(until=self.options.until)
             await fleet.wait_quiet()
             outcome = await _read_all(fleet, acts)
@@ -205,7 +163,7 @@ class _Demo:
         return (
             contextlib.nullcontext()
             if self.is_quiet
-            else _background(_run_sampler(sampler, screen), name="sampler")
+            else background(_run_sampler(sampler, screen), name="sampler")
         )
 
     def _conclude(self, outcome: Outcome) -> int:
@@ -218,15 +176,6 @@ class _Demo:
         return 1 if wrong else 0
 
 
-async def _until_interrupted() -> None:
-    """Wait for Ctrl-C, which then ends the fleet and is no failure."""
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is not None:
-            task.uncancel()
-
-
 def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
     if is_real:
         return real_plane(directory, audit=True, faults=True)
@@ -235,22 +184,13 @@ def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[Con
     return embedded_plane(directory, faults=True)
 
 
-@asynccontextmanager
-async def _background(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
-    """Let endless *work* run during the block."""
-    async with unwrapped(), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(work, name=name)
-        yield
-        task.cancel()
-
-
 async def _run_sampler(sampler: FleetSampler, screen: Screen) -> None:
     while True:
         began = time.monotonic()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError, ReplicaFailedError):
             sampler.leader = await sampler.fleet.leader()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError):
-            screen.show(await sampler.sample())
+            screen.show(fleet_view(await sampler.sample()))
         await asyncio.sleep(max(_SAMPLE_S, _IDLE * (time.monotonic() - began)))
 
 

@@ -1,6 +1,6 @@
 """Output of the demo: a live view on a terminal, plain lines in a pipe, nothing when it is headless.
 
-Owns the layout. Receives messages and samples, reads nothing.
+Owns the layout. Receives messages and views, reads nothing.
 """
 
 from __future__ import annotations
@@ -17,25 +17,17 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
-from ringleader.demo.sampler import FleetSample, MemberSample
-
-_MIB = 1 << 20
-_BAR = 24
 _LINES = 12
-_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red", "bright_green", "bright_cyan")
-_STATES = {
-    "working": "green",
-    "leading": "green",
-    "frozen": "bold bright_blue",
-    "down": "bold red",
-    "starting": "yellow",
-    "gone": "dim",
-    "idle": "dim",
-    "standby": "dim",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The state of a fleet at one moment: as a *line*, and as what stands above the messages."""
+
+    line: str = ""
+    body: tuple[RenderableType, ...] = ()
 
 
 class Screen(Protocol):
@@ -47,8 +39,8 @@ class Screen(Protocol):
     def say(self, text: str, *, weight: str = "") -> None:
         """Show a message; *weight* is good, bad or empty."""
 
-    def show(self, sample: FleetSample) -> None:
-        """Show the fleet's newest *sample*."""
+    def show(self, view: View) -> None:
+        """Show the fleet's newest state."""
 
     def __enter__(self) -> Self: ...
 
@@ -62,7 +54,7 @@ class SilentScreen:
 
     def act(self, title: str, explanation: str) -> None: ...
     def say(self, text: str, *, weight: str = "") -> None: ...
-    def show(self, sample: FleetSample) -> None: ...
+    def show(self, view: View) -> None: ...
 
     def __enter__(self) -> Self:
         return self
@@ -87,15 +79,11 @@ class LineScreen(SilentScreen):
     def say(self, text: str, *, weight: str = "") -> None:
         self._print(text)
 
-    def show(self, sample: FleetSample) -> None:
+    def show(self, view: View) -> None:
         if time.monotonic() - self._shown_at < self._every_s:
             return
         self._shown_at = time.monotonic()
-        shares = ", ".join(f"{member.name} {member.objects}" for member in sample.members)
-        self._print(
-            f"   {shares}; unassigned {sample.unassigned}, in flight {sample.in_flight}, "
-            f"{sample.rate:.0f} reconciles/s, {_rss(max((m.rss_bytes for m in sample.members), default=0))} each"
-        )
+        self._print(f"   {view.line}")
 
     def _print(self, line: str) -> None:
         self._stream.write(f"{time.monotonic() - self._began:6.1f} s  {line}\n")
@@ -110,7 +98,7 @@ class LiveScreen:
     subtitle: str = ""
     title: str = "Starting"
     explanation: str = ""
-    sample: FleetSample = field(default_factory=FleetSample)
+    view: View = field(default_factory=View)
     _lines: deque[Text] = field(default_factory=lambda: deque(maxlen=_LINES))
     _began: float = field(default_factory=time.monotonic)
     _live: Live | None = None
@@ -133,8 +121,8 @@ class LiveScreen:
     def say(self, text: str, *, weight: str = "") -> None:
         self._log(Text(text, style={"good": "green", "bad": "bold red"}.get(weight, "")))
 
-    def show(self, sample: FleetSample) -> None:
-        self.sample = sample
+    def show(self, view: View) -> None:
+        self.view = view
 
     def _log(self, line: Text) -> None:
         stamp = Text(f"{time.monotonic() - self._began:5.1f} s  ", style="dim")
@@ -146,8 +134,7 @@ class LiveScreen:
                 Text(self.title, style="bold"),
                 Text(self.explanation, style="dim"),
                 Text(),
-                _members(self.sample),
-                _totals(self.sample),
+                *self.view.body,
                 Rule(style="dim"),
                 *self._lines,
                 *[Text()] * (_LINES - len(self._lines)),
@@ -157,52 +144,6 @@ class LiveScreen:
             box=box.ROUNDED,
             padding=(0, 1),
         )
-
-
-def _members(sample: FleetSample) -> Table:
-    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
-    table.add_column("member", no_wrap=True)
-    table.add_column("shard", no_wrap=True, style="dim")
-    table.add_column("state", no_wrap=True)
-    table.add_column("share", no_wrap=True, min_width=_BAR)
-    for column in ("objects", "in flight", "rec/s", "RSS"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for index, member in enumerate(sample.members):
-        table.add_row(*_member_cells(member, colour=_COLOURS[index % len(_COLOURS)]))
-    for name, state, rss in sample.sharders:
-        table.add_row(
-            Text(name, style="dim"), "", Text(state, style=_STATES.get(state, "")), "", "", "", "", _rss(rss)
-        )
-    return table
-
-
-def _member_cells(member: MemberSample, *, colour: str) -> list[RenderableType]:
-    return [
-        Text(member.name, style=colour),
-        member.shard.removeprefix(member.name + "-"),
-        Text(member.state, style=_STATES.get(member.state, "")),
-        Text("█" * round(member.share * _BAR * 2), style=colour) + Text(f" {member.share:.0%}", style="dim"),
-        f"{member.objects:,}",
-        f"{member.in_flight:,}" if member.in_flight else "",
-        f"{member.rate:.0f}",
-        _rss(member.rss_bytes),
-    ]
-
-
-def _totals(sample: FleetSample) -> Text:
-    parts = [
-        f"{sample.objects:,} objects",
-        f"{sample.unassigned:,} unassigned",
-        f"{sample.in_flight:,} in flight",
-        f"{sample.rate:.0f} reconciles/s",
-        f"{sample.updates:,} updates so far",
-        f"API server {_rss(sample.plane_rss_bytes)}",
-    ]
-    return Text("   ".join(parts), style="bold")
-
-
-def _rss(number: int) -> str:
-    return f"{number / _MIB:.0f} MB" if number else "-"
 
 
 def choose_screen(*, is_headless: bool, subtitle: str = "") -> Screen:

@@ -80,22 +80,26 @@ class Stage:
             client, reads, keys=KEYS, shard=SHARD, resources={kind.name: kind.resource for kind in KINDS}
         )
         self.since = LONG_AGO
+        self.kinds = KINDS
 
         def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:
             return TreeInformers(
-                client, KINDS, trees, keys=KEYS, shard=SHARD, changed=changed, clock=clock, rng=rng
+                client, self.kinds, trees, keys=KEYS, shard=SHARD, changed=changed, clock=clock, rng=rng
             )
 
-        self.runs = Runs(
-            self.child,
-            self.gate,
-            writer,
-            new_trees=self.new_trees,
-            follow=follow,
-            pace=Pace(settle_s=0.2, longest_s=1.0, calm_s=0.05, longest_calm_s=5.0),
-            clock=clock,
-            rng=rng,
-        )
+        def runs(pace: Pace) -> Runs:
+            return Runs(
+                self.child,
+                self.gate,
+                writer,
+                new_trees=self.new_trees,
+                follow=follow,
+                pace=pace,
+                clock=clock,
+                rng=rng,
+            )
+
+        self.runs = runs
 
     async def put(
         self, resource: ApiResource, name: str, *, shard: str = SHARD, of: str = "", **labels: str
@@ -111,7 +115,7 @@ class Stage:
             meta["ownerReferences"] = [msgspec.to_builtins(owner)]
         await self.client.create(resource, {"metadata": meta}, namespace=self.namespace, type=bytes)
 
-    async def label(self, resource: ApiResource, name: str, **labels: str) -> None:
+    async def label(self, resource: ApiResource, name: str, **labels: str | None) -> None:
         change = {"metadata": {"labels": {getattr(KEYS, key): value for key, value in labels.items()}}}
         await self.client.patch(resource, name, MergePatch(change), namespace=self.namespace, type=bytes)
 
@@ -152,8 +156,9 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.runs.run(self.stopping))
+    async def running(self, *, calm_s: float = 0.05) -> AsyncIterator[None]:
+        pace = Pace(settle_s=0.2, longest_s=1.0, calm_s=calm_s, longest_calm_s=5.0)
+        task = asyncio.create_task(self.runs(pace).run(self.stopping))
         await self.wait_for(lambda: task.done() or len(self.child.starts) > 0)
         yield
         self.stopping.set()
@@ -215,6 +220,33 @@ async def test_what_arrives_with_a_history_becomes_visible_between_two_runs(
         ]
 
 
+@pytest.mark.parametrize("shard", [OTHER, None])
+async def test_a_tree_that_has_not_arrived_whole_is_hidden_until_it_has(
+    stage: Stage, shard: str | None
+) -> None:
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+    await stage.put(CHILDREN, "here", of="blog", visible=BEFORE)
+    await stage.put(CHILDREN, "elsewhere", of="blog", visible=BEFORE)
+    await stage.label(CHILDREN, "elsewhere", shard=shard)
+    await stage.put(ROOTS, "whole", visible=BEFORE)
+    async with stage.running():
+        assert stage.child.starts == [{"configmaps": {"whole"}, "secrets": set()}]
+        await stage.label(CHILDREN, "elsewhere", shard=SHARD)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert stage.child.starts[1] == {"configmaps": {"blog", "whole"}, "secrets": {"here", "elsewhere"}}
+
+
+async def test_a_tree_whose_leaf_comes_late_becomes_visible_with_it(stage: Stage) -> None:
+    stage.kinds = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN, is_leaf=True))
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+    await stage.put(CHILDREN, "page", of="blog", shard=OTHER)
+    async with stage.running():
+        assert stage.child.starts[0]["configmaps"] == set()
+        await stage.label(CHILDREN, "page", shard=SHARD)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert stage.child.starts[1]["configmaps"] == {"blog"}
+
+
 async def test_what_was_there_before_the_ring_has_a_history(stage: Stage) -> None:
     stage.since = IN_FUTURE
     async with stage.running():
@@ -232,6 +264,20 @@ async def test_a_tree_that_is_asked_for_is_given_up_between_two_runs(stage: Stag
         await stage.wait_for(lambda: len(stage.child.starts) == 2)
         for resource, name in ((ROOTS, "blog"), (CHILDREN, "page")):
             assert await stage.labels(resource, name) == {KEYS.shard: OTHER, KEYS.visible: ""}
+
+
+async def test_a_part_of_a_tree_waits_until_its_root_is_asked_for_as_well(stage: Stage) -> None:
+    await stage.lease(OTHER)
+    await stage.put(ROOTS, "blog", visible=SHARD)
+    await stage.put(CHILDREN, "page", of="blog", visible=SHARD)
+    async with stage.running():
+        await stage.label(CHILDREN, "page", drain=OTHER)
+        await asyncio.sleep(2)
+        assert len(stage.child.starts) == 1
+        await stage.label(ROOTS, "blog", drain=OTHER)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        for resource, name in ((ROOTS, "blog"), (CHILDREN, "page")):
+            assert (await stage.labels(resource, name))[KEYS.shard] == OTHER
 
 
 async def test_without_evidence_of_the_next_owner_a_tree_is_given_up_to_nobody(stage: Stage) -> None:
@@ -261,6 +307,14 @@ async def test_many_changes_take_one_restart(stage: Stage) -> None:
         await asyncio.sleep(1)
         assert len(stage.child.starts) == 2
         assert stage.child.starts[1]["configmaps"] == set()
+
+
+async def test_a_run_is_no_longer_for_the_calm_before_it(stage: Stage) -> None:
+    async with stage.running(calm_s=2.0):
+        began = asyncio.get_running_loop().time()
+        await stage.put(ROOTS, "blog", visible=BEFORE)
+        await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert asyncio.get_running_loop().time() - began < 10  # and not 10 times the calm
 
 
 async def test_a_controller_that_ends_by_itself_is_started_again(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from proxy.trees import Node, Trees, TreeState
 
 SHARD = "web-0-00000001"
 BEFORE = "web-0-00000000"
+OTHER = "web-1-00000001"
 SINCE = "2026-11-24T10:00:00Z"
 LATER = "2026-11-24T10:00:01Z"
 
@@ -38,6 +39,38 @@ def test_the_state_of_a_tree_is_that_of_its_root() -> None:
     assert found.state("grandchild") is TreeState.VISIBLE
     found.put(node("root", visible=BEFORE))
     assert found.state("grandchild") is TreeState.HIDDEN
+
+
+def test_the_top_of_a_tree_is_the_highest_object_that_is_known() -> None:
+    found = trees(
+        node("root"), node("child", of="root"), node("grandchild", of="child"), node("x", of="gone")
+    )
+    assert [found.top_of(uid) for uid in ("grandchild", "root", "x", "nobody")] == [
+        "root",
+        "root",
+        "x",
+        "nobody",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("root", "asked_to", "may_go"),
+    [
+        (node("root"), OTHER, False),
+        (node("root"), SHARD, True),
+        (node("root", drain=OTHER), OTHER, True),
+        (node("root", drain=SHARD), OTHER, False),
+        (node("root", visible=BEFORE), OTHER, True),
+        (node("elsewhere"), OTHER, True),
+    ],
+)
+def test_nothing_leaves_from_under_a_root_that_the_controller_goes_on_seeing(
+    root: Node, asked_to: str, may_go: bool
+) -> None:
+    child = node("child", of="root", drain=asked_to)
+    found = trees(root, child)
+    assert found.may_go(child) is may_go
+    assert found.may_go(root)
 
 
 def test_the_state_of_a_tree_without_its_root_is_unknown() -> None:

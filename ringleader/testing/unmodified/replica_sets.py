@@ -131,7 +131,7 @@ class DeploymentJudge:
 
     def unsettled(self) -> list[str]:
         """What is not as it must be at rest."""
-        return [reason for count in self.deployments.values() for reason in _unsettled(count)]
+        return [reason for count in self.deployments.values() for reason in unsettled(count)]
 
     def missed(self) -> int:
         """Pods that numbers asked for which did not last; what this grows by while one number lasts was lost."""
@@ -141,7 +141,8 @@ class DeploymentJudge:
         self._findings.append(f"revision {revision}: {what}")
 
 
-def _unsettled(count: DeploymentCount) -> list[str]:
+def unsettled(count: DeploymentCount) -> list[str]:
+    """What of one Deployment is not as it must be at rest."""
     now, wanted = count.now, count.now.spec.replicas
     reasons = []
     if now.status.observed_generation < now.metadata.generation:

@@ -66,6 +66,8 @@ class Workloads:
         self.jobs: Final = JobJudge(self.findings)
         self.members: Final[dict[str, str]] = {}
         """The member of every shard that ever had a Lease."""
+        self.synced: Final[set[str]] = set()
+        """Members of which a shard has full caches."""
         self.labels: Final[dict[str, Labels]] = {}
         """By uid."""
         self.pods_made = 0
@@ -114,6 +116,8 @@ class Workloads:
                 named = lease.metadata.annotations.get(keys.member)
                 if named:
                     self.members[lease.name] = named
+                    if lease.metadata.annotations.get(keys.synced):
+                        self.synced.add(named)
 
     def _put(self, key: str, folder: str, found: Workload, revision: int) -> None:
         _, before = self._now.get(key, (folder, None))

@@ -315,8 +315,9 @@ def test_policy_logs_writes_of_our_resources_with_their_answers_only() -> None:
     rules = policy["rules"]
     assert isinstance(rules, list)
     assert rules[-1] == {"level": "None"}
-    assert {"group": "shop.example.org"} in rules[1]["resources"]
-    assert rules[1]["level"] == "RequestResponse"
+    assert {"level": "None", "resources": [{"group": "", "resources": ["events"]}]} in rules[:-2]
+    assert {"group": "shop.example.org"} in rules[-2]["resources"]
+    assert rules[-2]["level"] == "RequestResponse"
 
 
 def test_after_a_restore_of_etcd_the_labels_before_are_those_of_the_snapshot() -> None:

@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", default="", help="names, separated by commas; else all")
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--deployments", type=int, default=200, help="how many there are")
-    parser.add_argument("--changes", type=float, default=1.0, help="rollouts, scalings and Jobs in a second")
+    parser.add_argument("--changes", type=float, default=1.5, help="rollouts, scalings and Jobs in a second")
     parser.add_argument("--lease", type=int, default=5, help="duration of the Leases, in seconds")
     parser.add_argument("--out", type=Path, help="folder that keeps the logs of every process")
     return parser

@@ -41,7 +41,7 @@ class Plan:
     seconds: float
     deployments: int = 200
     stateful_sets: int = 12
-    changes_per_s: float = 1.0
+    changes_per_s: float = 1.5
     faults: Sequence[str] = tuple(FAULTS)
     at_first: tuple[int, int, int] = (3, 3, 2)
     pause_s: tuple[float, float] = (1.0, 5.0)
