@@ -59,6 +59,7 @@ def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
         *_is_refused(seen, trees),
         *_drops_labels(seen),
         *_side_jobs(seen, trees),
+        *_acts_on_orphans(seen),
         *_adopts(seen),
         *_reads_others(seen, trees),
     ]
@@ -249,8 +250,13 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
         if name in known or not kind.writes or name == LEASES:
             continue
         again = [f"{each} ({n} times)" for each, n in kind.names.items() if n > 1]
-        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. Every "
-        text += "replica leads and does so; these objects are not fenced"
+        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. "
+        if seen.lock_names() and kind.before_lock == kind.writes.total():
+            yield Finding(
+                "I", Verdict.YES, f"{text}It does so before it leads: as each replica does without a proxy"
+            )
+            continue
+        text += "Every replica leads and does so; these objects are not fenced"
         if again:
             text += ". What is written again and again may be computed from all objects (class G)"
         yield Finding(
@@ -267,6 +273,17 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
                 Verdict.CARE,
                 f"it made {seen.kind(name).created['']} {name} without a controller reference: no ring places those, "
                 "and no replica sees them again",
+            )
+
+
+def _acts_on_orphans(seen: Seen) -> Iterator[Finding]:
+    for name, kind in sorted(seen.kinds.items()):
+        if kind.orphans:
+            yield Finding(
+                "B",
+                Verdict.YES,
+                f"it writes {name} whose owner is gone ({kind.orphans} in this run): the proxy refuses that where the "
+                "owner is only not shown",
             )
 
 

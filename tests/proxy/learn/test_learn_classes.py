@@ -159,6 +159,15 @@ def writes_a_side_object(seen: Seen) -> None:
     ask(seen, "PUT", "/api/v1/namespaces/web/secrets/certificate", {"metadata": {"name": "certificate"}})
 
 
+def writes_it_before_it_leads(seen: Seen) -> None:
+    writes_a_side_object(seen)
+    seen.kind("secrets").before_lock = 1
+
+
+def writes_orphans(seen: Seen) -> None:
+    seen.kind("pods").orphans = 1
+
+
 def adopts(seen: Seen) -> None:
     seen.kind("pods").adopted = 1
 
@@ -189,6 +198,8 @@ def drops_labels(seen: Seen) -> None:
         (works_a_second_kind, "", Verdict.NO),
         (writes_one_object_again_and_again, "I", Verdict.UNCLEAR),
         (writes_a_side_object, "I", Verdict.CARE),
+        (writes_it_before_it_leads, "I", Verdict.YES),
+        (writes_orphans, "B", Verdict.YES),
         (adopts, "J", Verdict.CARE),
         (makes_bare_children, "", Verdict.CARE),
         (reads_all_of_another_kind, "G", Verdict.CARE),
