@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sys
 from collections import Counter
@@ -178,6 +179,14 @@ class Fleet:
     async def _make_namespace(self, name: str) -> None:
         await self.client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
 
+    async def check(self) -> list[dict[str, Any]]:
+        """What `ringleader check` finds wrong with the ring and its replicas; this plane has no guard."""
+        command = ("-m", "ringleader", "check", "-o", "json", "--kubeconfig", str(self.plane.kubeconfig))
+        process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=-1)
+        output, _ = await process.communicate()
+        found = [each for each in json.loads(output)["findings"] if each["level"] in ("error", "warning")]
+        return [each for each in found if each["check"] not in ("guard", "flowschema")]
+
     async def watch_pods(self) -> None:
         """Every pod that ever was, by its uid: an informer of our own sees each creation."""
 
@@ -255,3 +264,8 @@ async def test_three_of_them_make_no_pod_too_many(tmp_path: Path, configured: st
         await fleet.wait_for("one pod more each", all_scaled)
         await asyncio.sleep(3)
         assert set(fleet.created().values()) == {PODS_EACH + 1}
+        found = await fleet.check()
+        assert [each["check"] for each in found] == ["proxies"] * 2, found
+        assert all(
+            "is not fenced: there is no validatingadmissionpolicy/" in each["summary"] for each in found
+        )
