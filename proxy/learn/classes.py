@@ -6,34 +6,13 @@ The letters are those of docs/unmodified.md. What no run can show stands in `UNS
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import Final
 
-import msgspec
-
+from proxy.learn.findings import Finding, Verdict, some
 from proxy.learn.known import known_program, known_shapes
 from proxy.learn.requests import LEASES
 from proxy.learn.seen import KindSeen, Seen
 from proxy.learn.trees import Tree, companions, find_trees
-
-
-class Verdict(StrEnum):
-    """Whether to shard it; the worst first."""
-
-    NO = "no"
-    UNCLEAR = "unclear"
-    CARE = "yes, with care"
-    YES = "yes"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One class of the controller, with its evidence. *remedy*: what to do about it."""
-
-    letter: str
-    verdict: Verdict
-    text: str
-    remedy: str = ""
-
 
 UNSEEN: Final = (
     "D: effects outside of Kubernetes. If it deletes things there when an object is not found, that stays right: no "
@@ -43,7 +22,6 @@ UNSEEN: Final = (
     "together (Namespace or Label).",
 )
 """What the requests of a controller do not show."""
-_SHOWN: Final = 8
 
 
 def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
@@ -64,11 +42,6 @@ def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
         *_reads_others(seen, trees),
     ]
     return sorted(found, key=lambda each: list(Verdict).index(each.verdict))
-
-
-def verdict_of(findings: Sequence[Finding]) -> Verdict:
-    """The worst verdict of *findings*."""
-    return min((each.verdict for each in findings), key=list(Verdict).index, default=Verdict.UNCLEAR)
 
 
 def unknown_of(seen: Seen) -> list[str]:
@@ -308,9 +281,3 @@ def _reads_others(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
             f"it reads all objects of {some(others)}, which it does not control: so does each replica. That is right "
             f"if it reads them for each object of {trees[0].root} by itself",
         )
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of *names*, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

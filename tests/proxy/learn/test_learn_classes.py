@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
-from proxy.learn.classes import Verdict, judge, unknown_of, verdict_of
-from proxy.learn.known import known_program
+from proxy.learn.classes import judge, unknown_of
+from proxy.learn.findings import Verdict, verdict_of
+from proxy.learn.known import known_program, warn_if_known
 from proxy.learn.seen import LockName, Seen
 from tests.proxy.learn.requests import (
     DEPLOYMENTS,
@@ -51,6 +53,13 @@ def test_known_programs_of_class_g_are_known_by_their_name_or_their_user_agent(
     (finding,) = judge(seen, command)
     assert (finding.letter, finding.verdict) == ("G", Verdict.NO)
     assert finding.text.startswith(f"{name} is known")
+
+
+@pytest.mark.parametrize(("program", "warnings"), [("/usr/bin/external-dns", 1), ("/manager", 0)])
+def test_a_proxy_that_runs_a_known_program_warns(program: str, warnings: int) -> None:
+    with capture_logs() as logs:
+        warn_if_known([program])
+    assert [each["log_level"] for each in logs] == ["warning"] * warnings
 
 
 def test_an_unknown_program_is_not_known() -> None:
