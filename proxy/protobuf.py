@@ -99,9 +99,8 @@ class Message:
                     generate_name = content[slice(*_span(inner))]
                 elif part == _LABELS:
                     labels[_text(_last(content, inner, 1))] = _text(_last(content, inner, 2))
-                elif part == _OWNER_REFERENCES and controller is None and _is_controller(content, inner):
-                    parts = (_OWNER_API_VERSION, _OWNER_KIND, _OWNER_NAME, _OWNER_UID)
-                    controller = Controller(*(_text(_last(content, inner, number)) for number in parts))
+                elif part == _OWNER_REFERENCES and controller is None:
+                    controller = _controller(content, inner)
         return ObjectHead(kind, _text(name), _text(generate_name), controller, labels)
 
 
@@ -160,14 +159,19 @@ def _last(content: bytes, message: _Value, number: int) -> bytes:
     return found
 
 
-def _is_controller(content: bytes, reference: _Value) -> bool:
-    found: _Value = 0
-    for _, number, value in _fields(content, *_span(reference)):
-        if number == _OWNER_CONTROLLER:
-            found = value
-    if not isinstance(found, int):
+def _controller(content: bytes, reference: _Value) -> Controller | None:
+    """The controller that *reference* names; None if it is no controller."""
+    parts = {number: value for _, number, value in _fields(content, *_span(reference))}  # the last one counts
+    is_controller = parts.get(_OWNER_CONTROLLER, 0)
+    if not isinstance(is_controller, int):
         raise Malformed("bytes where a number is expected")
-    return bool(found)
+    if not is_controller:
+        return None
+    texts = (
+        _text(content[slice(*_span(parts[number]))]) if number in parts else ""
+        for number in (_OWNER_API_VERSION, _OWNER_KIND, _OWNER_NAME, _OWNER_UID)
+    )
+    return Controller(*texts)
 
 
 def _text(content: bytes) -> str:

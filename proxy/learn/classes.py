@@ -6,34 +6,13 @@ The letters are those of docs/unmodified.md. What no run can show stands in `UNS
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import Final
 
-import msgspec
-
+from proxy.learn.findings import Finding, Verdict, some
 from proxy.learn.known import known_program, known_shapes
 from proxy.learn.requests import LEASES
 from proxy.learn.seen import KindSeen, Seen
 from proxy.learn.trees import Tree, companions, find_trees
-
-
-class Verdict(StrEnum):
-    """Whether to shard it; the worst first."""
-
-    NO = "no"
-    UNCLEAR = "unclear"
-    CARE = "yes, with care"
-    YES = "yes"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One class of the controller, with its evidence. *remedy*: what to do about it."""
-
-    letter: str
-    verdict: Verdict
-    text: str
-    remedy: str = ""
-
 
 UNSEEN: Final = (
     "D: effects outside of Kubernetes. If it deletes things there when an object is not found, that stays right: no "
@@ -43,7 +22,6 @@ UNSEEN: Final = (
     "together (Namespace or Label).",
 )
 """What the requests of a controller do not show."""
-_SHOWN: Final = 8
 
 
 def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
@@ -59,15 +37,11 @@ def judge(seen: Seen, command: Sequence[str]) -> list[Finding]:
         *_is_refused(seen, trees),
         *_drops_labels(seen),
         *_side_jobs(seen, trees),
+        *_acts_on_orphans(seen),
         *_adopts(seen),
         *_reads_others(seen, trees),
     ]
     return sorted(found, key=lambda each: list(Verdict).index(each.verdict))
-
-
-def verdict_of(findings: Sequence[Finding]) -> Verdict:
-    """The worst verdict of *findings*."""
-    return min((each.verdict for each in findings), key=list(Verdict).index, default=Verdict.UNCLEAR)
 
 
 def unknown_of(seen: Seen) -> list[str]:
@@ -249,8 +223,13 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
         if name in known or not kind.writes or name == LEASES:
             continue
         again = [f"{each} ({n} times)" for each, n in kind.names.items() if n > 1]
-        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. Every "
-        text += "replica leads and does so; these objects are not fenced"
+        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. "
+        if seen.lock_names() and kind.before_lock == kind.writes.total():
+            yield Finding(
+                "I", Verdict.YES, f"{text}It does so before it leads: as each replica does without a proxy"
+            )
+            continue
+        text += "Every replica leads and does so; these objects are not fenced"
         if again:
             text += ". What is written again and again may be computed from all objects (class G)"
         yield Finding(
@@ -267,6 +246,17 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
                 Verdict.CARE,
                 f"it made {seen.kind(name).created['']} {name} without a controller reference: no ring places those, "
                 "and no replica sees them again",
+            )
+
+
+def _acts_on_orphans(seen: Seen) -> Iterator[Finding]:
+    for name, kind in sorted(seen.kinds.items()):
+        if kind.orphans:
+            yield Finding(
+                "B",
+                Verdict.YES,
+                f"it writes {name} whose owner is gone ({kind.orphans} in this run): the proxy refuses that where the "
+                "owner is only not shown",
             )
 
 
@@ -291,9 +281,3 @@ def _reads_others(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
             f"it reads all objects of {some(others)}, which it does not control: so does each replica. That is right "
             f"if it reads them for each object of {trees[0].root} by itself",
         )
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of *names*, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -20,7 +20,7 @@ from kubeio.program.host import Host
 from kubeio.program.runtime import configure_logging, run
 from proxy.controller_files import KUBECONFIG, environment, write_files
 from proxy.controller_process import BehindRelay
-from proxy.learn.classes import Verdict
+from proxy.learn.findings import Verdict
 from proxy.learn.looks import Looks
 from proxy.learn.observed_relay import ObservedRelay
 from proxy.learn.report import Report, make_report, report_text

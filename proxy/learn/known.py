@@ -31,8 +31,8 @@ PROGRAMS: Final = {
 
 _ROUTES: Final = "such a controller routes from all of them"
 STATUS: Final = {
-    "horizontalpodautoscalers.autoscaling": "it scales by the load of pods that other shards own, and the proxy lets "
-    "no shard scale its own objects",
+    "horizontalpodautoscalers.autoscaling": "it scales workloads by the load of their pods, whoever "
+    "owns them",
     "httproutes.gateway.networking.k8s.io": _ROUTES,
     "ingresses.networking.k8s.io": _ROUTES,
     "poddisruptionbudgets.policy": "it counts all pods that a budget selects, whoever owns them",

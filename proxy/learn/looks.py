@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from kubeio.errors import KubeError, NotFound
-from kubeio.models import HasMeta, Meta
+from kubeio.models import HasMeta, Meta, OwnerReference
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.request_info import RequestInfo
@@ -98,7 +98,10 @@ class Looks:
     async def _compare(self, info: RequestInfo, before: Meta) -> None:
         kind = self._seen.kind(info.group_resource)
         name = f"{info.namespace}/{info.name}".strip("/")
-        if before.controller is None:
+        if before.controller is not None:
+            is_orphan = await self._is_orphan(info.namespace, before.controller)
+            kind.orphans += is_orphan
+        else:
             await self._note_namesakes(
                 info.group_resource, info.namespace, info.name, is_gone=info.verb == "delete"
             )
@@ -112,6 +115,12 @@ class Looks:
         if info.verb == "update":
             for label in sorted(before.labels.keys() - after.labels.keys()):
                 keep(kind.dropped, f"{name} lost {label}")
+
+    async def _is_orphan(self, namespace: str, reference: OwnerReference) -> bool:
+        """Whether the controller that *reference* names does not exist."""
+        owner = Controller(reference.api_version, reference.kind, reference.name, reference.uid)
+        kind = await self._kind_of(owner)
+        return await self._meta(kind, namespace, owner.name, counts_absence=True) is not None
 
     async def _look_at_new(self, call: Call, controller: Controller | None) -> None:
         info, kind = call.info, self._seen.kind(call.info.group_resource)

@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from proxy.learn.classes import Finding, Verdict, judge, unknown_of, verdict_of
+from proxy.learn.classes import judge, unknown_of
 from proxy.learn.configuration import as_typed, command_line, ring_document
+from proxy.learn.findings import Finding, Verdict, verdict_of
 from proxy.learn.seen import Seen
 from proxy.learn.trees import Tree, companions, find_trees
 

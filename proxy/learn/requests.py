@@ -128,6 +128,7 @@ def _note_write(seen: Seen, call: Call) -> None:
     info = call.info
     kind = seen.kind(info.group_resource)
     kind.writes[f"{info.verb} {info.subresource}".strip()] += 1
+    kind.before_lock += not any(lock.writes for lock in seen.locks.values())
     if info.subresource:
         return
     controller = call.head.controller if call.head is not None else None

@@ -49,10 +49,14 @@ class KindSeen:
     """By the kind of the controller's owner reference; empty: it had none."""
     names: Counter[str] = field(default_factory=Counter)
     """Writes by object, of those that no object is known to control."""
+    before_lock: int = 0
+    """Writes before it wrote a lock."""
     finalizers: int = 0
     """Writes that added or removed one."""
     adopted: int = 0
     """Writes that gave an object a controller."""
+    orphans: int = 0
+    """Writes to an object whose controller did not exist any more."""
     dropped: list[str] = field(default_factory=list)
     """Labels that a PUT removed."""
     templates: int = 0

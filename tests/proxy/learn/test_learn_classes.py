@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
-from proxy.learn.classes import Verdict, judge, unknown_of, verdict_of
-from proxy.learn.known import known_program
+from proxy.learn.classes import judge, unknown_of
+from proxy.learn.findings import Verdict, verdict_of
+from proxy.learn.known import known_program, warn_if_known
 from proxy.learn.seen import LockName, Seen
 from tests.proxy.learn.requests import (
     DEPLOYMENTS,
@@ -51,6 +53,13 @@ def test_known_programs_of_class_g_are_known_by_their_name_or_their_user_agent(
     (finding,) = judge(seen, command)
     assert (finding.letter, finding.verdict) == ("G", Verdict.NO)
     assert finding.text.startswith(f"{name} is known")
+
+
+@pytest.mark.parametrize(("program", "warnings"), [("/usr/bin/external-dns", 1), ("/manager", 0)])
+def test_a_proxy_that_runs_a_known_program_warns(program: str, warnings: int) -> None:
+    with capture_logs() as logs:
+        warn_if_known([program])
+    assert [each["log_level"] for each in logs] == ["warning"] * warnings
 
 
 def test_an_unknown_program_is_not_known() -> None:
@@ -159,6 +168,15 @@ def writes_a_side_object(seen: Seen) -> None:
     ask(seen, "PUT", "/api/v1/namespaces/web/secrets/certificate", {"metadata": {"name": "certificate"}})
 
 
+def writes_it_before_it_leads(seen: Seen) -> None:
+    writes_a_side_object(seen)
+    seen.kind("secrets").before_lock = 1
+
+
+def writes_orphans(seen: Seen) -> None:
+    seen.kind("pods").orphans = 1
+
+
 def adopts(seen: Seen) -> None:
     seen.kind("pods").adopted = 1
 
@@ -189,6 +207,8 @@ def drops_labels(seen: Seen) -> None:
         (works_a_second_kind, "", Verdict.NO),
         (writes_one_object_again_and_again, "I", Verdict.UNCLEAR),
         (writes_a_side_object, "I", Verdict.CARE),
+        (writes_it_before_it_leads, "I", Verdict.YES),
+        (writes_orphans, "B", Verdict.YES),
         (adopts, "J", Verdict.CARE),
         (makes_bare_children, "", Verdict.CARE),
         (reads_all_of_another_kind, "G", Verdict.CARE),

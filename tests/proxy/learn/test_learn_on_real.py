@@ -20,9 +20,9 @@ from tests.contract.api import Api, api_from
 from tests.proxy.learn.learning import learn, texts, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-PODS, DEPLOYMENTS = "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/deployments"
-SERVICES, ENDPOINTS, QUOTAS = (
-    f"/api/v1/namespaces/default/{plural}" for plural in ("services", "endpoints", "resourcequotas")
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SERVICES, ENDPOINTS, QUOTAS, PODS = (
+    f"/api/v1/namespaces/default/{plural}" for plural in ("services", "endpoints", "resourcequotas", "pods")
 )
 LOCK = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
 
@@ -145,3 +145,31 @@ async def test_quotas_are_computed_from_all_objects(plane: RealPlane, admin: Api
 
     report = await learn(plane.kubeconfig, controller_manager("resourcequota-controller"), work)
     assert (report["verdict"], report["classes"], report["ring"]) == ("no", ["G"], None)
+
+
+@pytest.mark.timeout(180)
+async def test_the_job_controller_writes_pods_whose_job_is_gone(plane: RealPlane, admin: Api) -> None:
+    """It takes the finalizer away: as a shard would from those of another shard, if it saw them."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "c0ffee", "controller": True}
+    tracking = "batch.kubernetes.io/job-tracking"
+
+    async def work() -> None:
+        async def is_gone() -> bool:
+            return (await admin.get(f"{PODS}/orphan")).status == 404
+
+        metadata = {"name": "orphan", "finalizers": [tracking], "ownerReferences": [owner]}
+        spec = {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"}
+        (await admin.post(PODS, {"metadata": metadata, "spec": spec})).check(201)
+        container = {"name": "main", "image": "none"}
+        template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+        job = {"metadata": {"name": "seen"}, "spec": {"template": template}}
+        (await admin.post("/apis/batch/v1/namespaces/default/jobs", job)).check(201)
+        (await admin.delete(f"{PODS}/orphan")).check(200)
+        await until(is_gone)
+        await asyncio.sleep(2)  # the job's own pod
+
+    report = await learn(plane.kubeconfig, controller_manager("job-controller"), work)
+    assert (report["main"], report["leaves"]) == ("jobs.batch", ["pods"])
+    (finding,) = texts(report, "B")
+    assert "pods whose owner is gone" in finding
+    assert report["verdict"].startswith("yes")

@@ -58,6 +58,14 @@ def test_a_lock_is_written_again_and_again(target: str, body: object, method: st
     assert not any(kind.writes for kind in seen.kinds.values())
 
 
+def test_writes_before_the_first_of_a_lock_are_not_those_of_a_leader() -> None:
+    seen = Seen()
+    for _ in range(2):
+        ask(seen, "POST", PODS, {"metadata": {"name": "x"}}, status=201)
+        ask(seen, "PUT", f"{LEASES}/me", {"metadata": {"name": "me"}})
+    assert (seen.kind("pods").before_lock, seen.kind("pods").writes.total()) == (1, 2)
+
+
 def test_a_config_map_that_says_of_no_leader_is_no_lock() -> None:
     seen = Seen()
     for _ in range(3):

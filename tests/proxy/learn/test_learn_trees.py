@@ -68,7 +68,14 @@ def test_companions_have_the_names_of_another_kind_s_objects_and_no_controller()
     assert [tree.root for tree in find_trees(seen)] == ["services"]
 
 
-def test_an_owner_that_has_the_name_of_its_child_is_no_companion() -> None:
+def test_a_kind_that_is_worked_is_no_companion() -> None:
     seen = deployments()
-    seen.kind("deployments.apps").beside["replicasets.apps"] = 1
+    seen.kind("deployments.apps").beside["services"] = 1
     assert companions(seen) == {}
+
+
+def test_an_object_is_no_companion_of_what_its_namesake_controls() -> None:
+    seen = deployments()
+    ask(seen, "PUT", "/api/v1/namespaces/web/configmaps/shop", {"metadata": {"name": "shop"}})
+    seen.kind("configmaps").beside.update(["replicasets.apps", "deployments.apps"])
+    assert companions(seen) == {"configmaps": ["deployments.apps"]}
