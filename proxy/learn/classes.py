@@ -154,14 +154,13 @@ def _cleans_up_by_name(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
         kind = seen.kinds[name]
         for other in others:
             text = f"{name} have the name of an object of {other}, and no controller"
-            remedy = f"give {name} an owner reference in the controller, or run one replica"
             if kind.left[other]:
                 text += f"; {kind.left[other]} were deleted by name when that object was gone"
-            if kind.is_read and any(other in tree.kinds for tree in trees):
-                text += f". It lists all {name} when it starts: each replica would delete those of the others' {other}"
-                level = Verdict.NO if kind.left[other] else Verdict.UNCLEAR
-                yield Finding("C", level, text, remedy)
+            if any(other in tree.kinds for tree in trees):
+                text += f". --companions {name}={other} keeps a replica from those of the others' {other}"
+                yield Finding("C", Verdict.YES, text)
             else:
+                remedy = f"give {name} an owner reference in the controller, or run one replica"
                 yield Finding(
                     "C", Verdict.CARE, f"{text}. They do not move with {other}, and are not fenced", remedy
                 )
@@ -172,11 +171,10 @@ def _copies_labels(seen: Seen) -> Iterator[Finding]:
         if kind.copied:
             yield Finding(
                 "E",
-                Verdict.NO,
+                Verdict.YES,
                 f"it copies labels of an owner onto the pod template of {name}: {some(kind.copied)} in the "
-                "template, and nowhere else in the owner. The shard's label changes with every move: each would roll "
+                "template, and nowhere else in the owner. The proxy shows it one name for all shards, so no move rolls "
                 "the workload",
-                "have it leave out labels that end in the ring's domain, or copy none",
             )
 
 

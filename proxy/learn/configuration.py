@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.learn.seen import Seen
-from proxy.learn.trees import Tree
+from proxy.learn.trees import Tree, companions
 
 IN_FLIGHT = 10_000
 """All that should move at once: each batch costs one restart."""
@@ -40,6 +40,11 @@ def command_line(seen: Seen, tree: Tree, command: Sequence[str]) -> list[str]:
         flags += ["--leaves", ",".join(tree.leaves)]
     if locks := seen.lock_names():
         flags += ["--locks", ",".join(locks)]
+    by_name = [
+        f"{name}={of}" for name, others in companions(seen).items() for of in others if of in tree.kinds
+    ]
+    if by_name:
+        flags += ["--companions", ",".join(by_name)]
     return ["ringleader", "proxy", *flags, "--", *command]
 
 

@@ -122,20 +122,23 @@ def endpoints(seen: Seen, *, left: int) -> None:
     seen.kind("endpoints").left["services"] = left
 
 
-@pytest.mark.parametrize(
-    ("targets", "left", "expected"),
-    [
-        (["/api/v1/services", "/api/v1/endpoints"], 2, Verdict.NO),
-        (["/api/v1/services", "/api/v1/endpoints"], 0, Verdict.UNCLEAR),
-        (["/api/v1/services"], 2, Verdict.CARE),  # at its start it does not see those of other shards
-    ],
-)
-def test_what_is_deleted_by_the_name_of_an_object_that_is_gone_is_of_class_c(
-    targets: list[str], left: int, expected: Verdict
-) -> None:
-    seen = watches(Seen(), *targets)
+@pytest.mark.parametrize("left", [0, 2])
+def test_what_has_the_name_of_an_object_is_of_class_c(left: int) -> None:
+    seen = watches(Seen(), "/api/v1/services", "/api/v1/endpoints")
     endpoints(seen, left=left)
-    assert [verdict for verdict, _ in found(seen, "C")] == [expected]
+    ((verdict, text),) = found(seen, "C")
+    assert verdict is Verdict.YES
+    assert "--companions endpoints=services" in text
+    assert (f"{left} were deleted by name" in text) is bool(left)
+
+
+def test_what_has_the_name_of_an_object_outside_of_the_ring_is_not_kept_apart() -> None:
+    seen = deployments()
+    seen.kind("endpoints").writes["create"] = 1
+    seen.kind("endpoints").beside["services"] = 1
+    ((verdict, text),) = found(seen, "C")
+    assert verdict is Verdict.CARE
+    assert "not fenced" in text
 
 
 def copies_labels(seen: Seen) -> None:
@@ -200,7 +203,7 @@ def drops_labels(seen: Seen) -> None:
 @pytest.mark.parametrize(
     ("does", "letter", "expected"),
     [
-        (copies_labels, "E", Verdict.NO),
+        (copies_labels, "E", Verdict.YES),
         (watches_the_old_way, "", Verdict.NO),
         (evicts, "", Verdict.NO),
         (scales, "", Verdict.NO),

@@ -81,7 +81,10 @@ async def test_bad_habits_are_seen_and_earlier_writes_are_found_again(
 
         script = str(CONTROLLERS / "copies_labels.py")
         report = await learn(new_plane.kubeconfig, [sys.executable, script], provoke)
-        assert (report["verdict"], report["ring"]) == ("no", None)
+        assert report["verdict"] == "yes, with care"
+        assert report["command"][report["command"].index("--companions") + 1].endswith(
+            "=websites.example.com"
+        )
         assert report["main"] == "websites.example.com"
         assert report["controlled"] == report["leaves"] == ["shops.example.com"]
         (copied,) = texts(report, "E")

@@ -82,7 +82,7 @@ def test_the_text_ends_with_the_ring_and_the_command_as_a_shell_takes_it() -> No
 
 def test_what_must_not_be_sharded_gets_no_ring_and_what_is_unclear_gets_one_with_a_condition() -> None:
     seen = deployments()
-    seen.kind("pods").copied.append("team=a of ReplicaSet shop")
+    seen.kind("pods").writes["create eviction"] = 1
     report = make_report(seen, KUBE_CONTROLLER_MANAGER)
     assert (report.ring, report.command) == (None, [])
     seen = deployments()
