@@ -6,8 +6,10 @@ Owns their names and form. No credential but the loopback token is in them.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,16 @@ from proxy.loopback import HOST
 
 KUBECONFIG: Final = "kubeconfig"
 _CA, _TOKEN, _NAMESPACE = "ca.crt", "token", "namespace"
+
+
+@contextlib.contextmanager
+def controller_folder(given: Path | None) -> Iterator[Path]:
+    """The folder *given*, or else one that goes with the block."""
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="ringleader-proxy-") as name:
+        yield Path(name)
 
 
 def write_files(folder: Path, *, port: int, ca: bytes, token: str, namespace: str) -> None:

@@ -113,9 +113,7 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ],
     ("ready", "it is deleted"): [KILL, DELETE],
     ("ready", "its ring label is removed"): [label_for(""), seen],
-    ("ready", "a foreign holder is written into it"): [
-        step("edit", S, holder_identity="b-00000001")
-    ],
+    ("ready", "a foreign holder is written into it"): [step("edit", S, holder_identity="b-00000001")],
     ("ready", "its owner is to be forced"): [machine("force", S)],
     ("expired", "it is renewed"): [step("renew", S)],
     ("expired", "it stands still for 2x d"): [run(15)],
