@@ -44,6 +44,11 @@
 {{- fail (printf "controllers.%s.fence: is policy, and its ring has no policies about lives, so it would never be ready: add fence.rings.%s: {identity: life}" .name .ring) }}
 {{- end }}
 {{- end }}
+{{- range include "ringleader.controllers" . | fromJsonArray }}
+{{- if kindIs "map" .unmodified }}
+{{- include "ringleader.unmodified.check" (dict "root" $ "controller" .) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.dashboard.enabled (not .Values.sharder.enabled) }}
 {{- fail "dashboard.enabled: is true, and sharder.enabled is false: enable the dashboard in the release of the sharder, whose namespace it looks into" }}
 {{- end }}
