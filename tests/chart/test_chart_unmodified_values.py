@@ -1,0 +1,151 @@
+"""Values of unmodified controllers: what is rendered of them, and combinations that cannot work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.runtime import command
+from proxy.settings import read_settings
+from ringleader.testing.containers import Images, environment_of
+from tests.chart.example_values import (
+    CONTROLLER,
+    DEPLOYMENTS_RING,
+    POD,
+    RING,
+    UNMODIFIED,
+    UNMODIFIED_RELEASE,
+)
+from tests.chart.helm import Helm, HelmFailed
+from tests.chart.manifests import kinds
+
+pytestmark = [pytest.mark.real]
+
+Doc = dict[str, Any]
+
+
+async def pod_of(renderer: Helm, values: Doc) -> Doc:
+    (stateful,) = kinds(await renderer.template(values), "StatefulSet")
+    spec: Doc = stateful["spec"]["template"]["spec"]
+    return spec
+
+
+def with_values(ring: Doc | None = None, **changed: object) -> Doc:
+    """The release, but for what is *changed* of its controller and *ring*."""
+    rings = {"deployments": {**DEPLOYMENTS_RING, **(ring or {})}}
+    return {"rings": rings, "controllers": {"deployments": {**UNMODIFIED, **changed}}}
+
+
+async def test_the_proxy_understands_the_chart_s_command(renderer: Helm, monkeypatch: Any) -> None:
+    pod = await pod_of(renderer, UNMODIFIED_RELEASE)
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example.com/manager:1"
+    environment = environment_of(
+        {"metadata": {"name": "deployments-0", "namespace": "n", "uid": "u"}}, container
+    )
+    words = Images().command(container, environment, address="127.0.0.1")
+    assert words[:8] == [*command("/ringleader"), "-m", "proxy"]
+    monkeypatch.setattr("shutil.which", lambda _: "/manager")  # it is not on this machine
+    settings = read_settings(words[8:])
+    assert settings.command == ("/manager", "--leader-elect", "--name=deployments-0")
+    assert (settings.ring, settings.member, settings.hold) == ("deployments", "deployments-0", True)
+    assert settings.leaves == {"pods"}
+    assert settings.locks == ("manager.example.com",)
+    assert (settings.stop_within_s, settings.termination_grace_s) == (30, 90)
+    assert settings.controller_readiness == "http://127.0.0.1:8081/readyz"
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(settings.controller_files), str(settings.service_account), "/ringleader", "/tmp"} == mounts
+
+
+async def test_the_real_token_is_mounted_for_the_proxy_alone(renderer: Helm) -> None:
+    pod = await pod_of(renderer, UNMODIFIED_RELEASE)
+    assert pod["automountServiceAccountToken"] is False
+    (init,) = pod["initContainers"]
+    assert [mount["name"] for mount in init["volumeMounts"]] == ["ringleader"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    (container,) = pod["containers"]
+    (own,) = (m for m in container["volumeMounts"] if m["mountPath"].endswith("kubernetes.io/serviceaccount"))
+    assert "emptyDir" in volumes[own["name"]], "where clients look for a token, the proxy writes its own"
+
+
+async def test_containers_and_volumes_of_the_values_come_beside_the_chart_s(renderer: Helm) -> None:
+    init = {"name": "first", "image": "registry.example.com/first:1"}
+    pod = await pod_of(renderer, with_values(pod={**POD["pod"], "initContainers": [init]}))
+    assert [each["name"] for each in pod["initContainers"]] == ["ringleader", "first"]
+    assert [each["name"] for each in pod["containers"]] == ["controller", "beside"]
+    assert {"tmp", "ringleader", "more"} <= {each["name"] for each in pod["volumes"]}
+
+
+async def test_probes_and_metrics_have_a_port_that_its_controller_does_not_use(renderer: Helm) -> None:
+    monitoring: Doc = {"from": [{"podSelector": {}}]}
+    values = {**UNMODIFIED_RELEASE, "networkPolicy": {"enabled": True}, "monitoring": monitoring}
+    objects = await renderer.template(values)
+    (service,) = (one for one in kinds(objects, "Service") if one["metadata"]["name"] == "deployments")
+    assert [port["port"] for port in service["spec"]["ports"]] == [8091]
+    (policy,) = (one for one in kinds(objects, "NetworkPolicy") if one["metadata"]["name"] == "deployments")
+    assert policy["spec"]["ingress"][0]["ports"] == [{"port": 8091}]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            with_values(target=CONTROLLER["target"]),
+            "controllers.deployments.unmodified: is set, and target too",
+        ),
+        (
+            {
+                **UNMODIFIED_RELEASE,
+                "controllers": {"deployments": {k: v for k, v in UNMODIFIED.items() if k != "command"}},
+            },
+            "controllers.deployments.command: is missing",
+        ),
+        (
+            with_values(fence="policy"),
+            "controllers.deployments.fence: is policy, and writes of an unmodified",
+        ),
+        (
+            with_values(terminationGracePeriodSeconds=44),
+            "controllers.deployments.terminationGracePeriodSeconds: 44 is too short for stopWithinSeconds (30)",
+        ),
+        (
+            with_values(unmodified={}),
+            'unmodified.resource: is missing, and the ring "deployments" distributes deployments.apps, rep',
+        ),
+        (
+            with_values(unmodified={"resource": "pods"}),
+            'unmodified.resource: "pods" is not distributed by the ring "deployments"',
+        ),
+        (
+            with_values(unmodified={"resource": "deployments.apps", "leaves": ["pod"]}),
+            'unmodified.leaves: "pod" is not controlled by deployments.apps in the ring "deployments": '
+            "use some of replicasets.apps, pods",
+        ),
+        (
+            with_values({"key": "Object"}),
+            'rings.deployments.key: "Object" tears trees apart, since replicasets.apps may control other',
+        ),
+        (
+            {
+                "rings": {"websites": RING},
+                "controllers": {"websites": {**UNMODIFIED, "unmodified": {}}},
+            },
+            'rings.websites.key: "" tears trees apart, since configmaps may control other objects',
+        ),
+        (with_values(unmodified={"lock": []}), "'lock'"),
+    ],
+)
+async def test_what_cannot_work_is_refused_with_the_remedy(renderer: Helm, values: Doc, told: str) -> None:
+    with pytest.raises(HelmFailed) as refused:
+        await renderer.template(values)
+    assert told in str(refused.value)
+
+
+async def test_a_ring_of_leaves_needs_no_key(renderer: Helm) -> None:
+    unmodified = {"leaves": ["configmaps"]}
+    values = {
+        "rings": {"websites": RING},
+        "controllers": {"websites": {**UNMODIFIED, "unmodified": unmodified}},
+    }
+    assert (await pod_of(renderer, values))["initContainers"]
