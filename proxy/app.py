@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster
-from kubeio.errors import InputError, KubeError, NotFound
+from kubeio.errors import KubeError, NotFound
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import HasMeta, OwnerReference
@@ -21,7 +21,6 @@ from kubeio.program.logs import watch_dropped
 from kubeio.program.probes import FLAG, Probes
 from kubeio.protocol import write_counts
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
 from kubeio.shard.host import ShardHost
 from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire
@@ -36,6 +35,7 @@ from proxy.ending import end_on_cancel
 from proxy.gate import Gate
 from proxy.health import ControllerProbe, Health
 from proxy.informers import TreeInformers, TreeKind
+from proxy.kinds import find_kinds
 from proxy.locks import EchoLocks
 from proxy.loopback import Loopback
 from proxy.metrics import ProxyMetrics
@@ -103,33 +103,6 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         structlog.contextvars.bind_contextvars(shard=acquired.name)
         proxy = Proxy(settings, host, cluster, client, kinds=kinds, view=view, health=health, metrics=metrics)
         return await proxy.work(acquired, template, leases)
-
-
-async def find_kinds(client: Client, view: RingView, settings: Settings) -> list[TreeKind]:
-    """The kinds of the trees, the main one first. Raises: InputError, KubeError."""
-    discovery = Discovery(client)
-    names = [str(entry.main) for entry in view.spec.resources]
-    if not settings.resource and len(names) != 1:
-        raise InputError("--resource", "", "is missing", f"the ring distributes {', '.join(names)}: name one")
-    main = await discovery.resolve(settings.resource or names[0])
-    controlled = [str(kind) for kind in view.entry(main).controlled_resources]
-    if unknown := sorted(settings.leaves - set(controlled)):
-        remedy = f"use some of {', '.join(controlled) or 'none'}"
-        raise InputError(
-            "--leaves", unknown[0], f"is not controlled by {main.group_resource} in this ring", remedy
-        )
-    if view.spec.key != "Owner" and set(controlled) - settings.leaves:
-        name = sorted(set(controlled) - settings.leaves)[0]
-        remedy = "set it to Owner, or name the resource in --leaves if its objects control nothing"
-        raise InputError(
-            "spec.key", view.spec.key, f"tears trees apart: {name} may control other objects", remedy
-        )
-    found = [TreeKind(main, is_main=True)]
-    for name in controlled:
-        found.append(
-            TreeKind(await discovery.resolve(name), is_main=name in names, is_leaf=name in settings.leaves)
-        )
-    return found
 
 
 class Proxy:

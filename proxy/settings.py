@@ -136,7 +136,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="ringleader proxy",
         usage="%(prog)s --ring NAME [OPTIONS] -- COMMAND...",
         description="Run an unmodified controller as one shard of a ring. It finds the proxy as in a pod, and by "
-        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file.",
+        "KUBECONFIG; {kubeconfig} in COMMAND stands for the path of that file. `ringleader proxy --render FILE -h`: "
+        "manifests with the proxy in them.",
         allow_abbrev=False,
     )
     for name, metavar, default, text in _FLAGS:
