@@ -76,7 +76,7 @@ def write_runtime(folder: Path) -> None:
 
     Raises: InputError if this Python cannot be copied or does not run from there.
     """
-    loader = _loader()
+    loader = _loader(folder)
     libraries = folder / "lib"
     modules = libraries / f"python{sys.version_info.major}.{sys.version_info.minor}"
     program = folder / "bin/python3"
@@ -102,10 +102,12 @@ def write_runtime(folder: Path) -> None:
     _prove(folder)
 
 
-def _loader() -> Path:
+def _loader(folder: Path) -> Path:
     found = _MAPPED_LOADER.search(Path("/proc/self/maps").read_text()) if sys.platform == "linux" else None
     if found is None:
-        raise InputError("DIR", None, "cannot be filled by this Python", "run it in Ringleader's Linux image")
+        raise InputError(
+            "DIR", str(folder), "cannot be filled by this Python", "run it in Ringleader's Linux image"
+        )
     return Path(found[1])
 
 

@@ -62,7 +62,7 @@ def behind_proxy(workload: Doc, options: ProxyOptions) -> Doc:
     if not options.command and not container.get("command"):
         raise InputError(
             f"{field}.command",
-            None,
+            "",
             "is missing",
             "write it after `--`; the ENTRYPOINT of the image says which",
         )

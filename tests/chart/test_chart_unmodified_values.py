@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from proxy.runtime import command
 from proxy.settings import read_settings
 from ringleader.testing.containers import Images, environment_of
+from ringleader.unmodified.command import run_render
 from tests.chart.example_values import (
     CONTROLLER,
     DEPLOYMENTS_RING,
@@ -58,9 +64,9 @@ async def test_the_proxy_understands_the_chart_s_command(renderer: Helm, monkeyp
     assert {str(settings.controller_files), str(settings.service_account), "/ringleader", "/tmp"} == mounts
 
 
-async def test_the_real_token_is_mounted_for_the_proxy_alone(renderer: Helm) -> None:
+async def test_no_token_is_mounted_where_the_controller_looks_for_one(renderer: Helm) -> None:
+    """A mount of its own at that place keeps the API server from adding the token; other containers get theirs."""
     pod = await pod_of(renderer, UNMODIFIED_RELEASE)
-    assert pod["automountServiceAccountToken"] is False
     (init,) = pod["initContainers"]
     assert [mount["name"] for mount in init["volumeMounts"]] == ["ringleader"]
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -149,3 +155,51 @@ async def test_a_ring_of_leaves_needs_no_key(renderer: Helm) -> None:
         "controllers": {"websites": {**UNMODIFIED, "unmodified": unmodified}},
     }
     assert (await pod_of(renderer, values))["initContainers"]
+
+
+async def test_the_command_line_renders_what_the_chart_renders(
+    renderer: Helm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One text, and two that fill it: the workload of the chart without its proxy gets the same one."""
+    objects = await renderer.template(UNMODIFIED_RELEASE, namespace="system")
+    (stateful,) = kinds(objects, "StatefulSet")
+    before = copy.deepcopy(stateful)
+    wanted = stateful["spec"]["template"]["spec"]
+    pod = before["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    container["command"], container["args"] = UNMODIFIED["command"], UNMODIFIED["args"]
+    container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] == "tmp"]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] == "tmp"]
+    for name in ("env", "ports", "livenessProbe", "readinessProbe"):
+        del container[name]
+    del pod["initContainers"]
+    manifest, ring = tmp_path / "manifest.yaml", tmp_path / "ring.yaml"
+    manifest.write_text(yaml.safe_dump(before))
+    ring.write_text(yaml.safe_dump(kinds(objects, "ControllerRing")[0]))
+    flags = ["--lease-duration=15s", "--stop-within=30s", "--log-level=info", "--resource=deployments.apps"]
+    flags += [
+        "--leaves=pods",
+        "--locks=manager.example.com",
+        "--controller-readiness=http://127.0.0.1:8081/readyz",
+    ]
+    assert run_render(["--render", str(manifest), "--ring-file", str(ring), *flags]) == 0
+    rendered, *rights = yaml.safe_load_all(capsys.readouterr().out)
+    found = rendered["spec"]["template"]["spec"]
+    for each in (found, wanted):
+        each["containers"][0]["args"] = sorted(each["containers"][0]["args"])
+        each["volumes"] = sorted(each["volumes"], key=itemgetter("name"))
+    assert found == wanted
+    assert granted(rights) == granted(
+        [
+            one
+            for one in objects
+            if one["kind"] in ("Role", "ClusterRole") and "ringleader-deployments" in one["metadata"]["name"]
+        ],
+        without=UNMODIFIED["rules"],
+    )
+
+
+def granted(objects: list[Doc], without: Sequence[Doc] = ()) -> list[Doc]:
+    """The rules of every role of *objects*, but for those *without*."""
+    rules = [rule for one in objects if "rules" in one for rule in one["rules"] if rule not in without]
+    return sorted(rules, key=str)

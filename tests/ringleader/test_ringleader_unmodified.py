@@ -162,7 +162,7 @@ def test_the_manifest_may_come_through_a_pipe(rendering: Rendering, monkeypatch:
         (
             workload(lambda parts: parts.doc["metadata"].pop("namespace")),
             (),
-            "error: metadata.namespace of StatefulSet manager is missing; write it",
+            "error: metadata.namespace: '' is missing in StatefulSet manager; write it:",
         ),
         (
             workload(lambda parts: parts.pod.pop("containers")),
@@ -177,7 +177,7 @@ def test_the_manifest_may_come_through_a_pipe(rendering: Rendering, monkeypatch:
         (
             workload(lambda parts: parts.container.pop("command")),
             (),
-            "error: containers.manager.command is missing; write it after `--`",
+            "error: containers.manager.command: '' is missing; write it after `--`",
         ),
         (
             workload(lambda parts: parts.pod["containers"].append({"name": "beside"})),
