@@ -158,9 +158,7 @@ def _workloads(documents: Sequence[Doc], name: str) -> list[int]:
         )
     if not meta.get("namespace"):
         remedy = "write it: rights are given to an account in it"
-        raise InputError(
-            "metadata.namespace", None, f"of {workload['kind']} {meta['name']} is missing", remedy
-        )
+        raise InputError("metadata.namespace", "", f"is missing in {workload['kind']} {meta['name']}", remedy)
     return places
 
 
