@@ -87,6 +87,7 @@ def write_runtime(folder: Path) -> None:
         modules,
         ignore=shutil.ignore_patterns(*_LEFT_OUT),
         dirs_exist_ok=True,
+        ignore_dangling_symlinks=True,  # Debian's lead to /etc
     )
     for name in PACKAGES:
         _copy_package(name, modules)
