@@ -33,7 +33,7 @@ from proxy.controller_files import KUBECONFIG, controller_folder, environment, w
 from proxy.controller_process import BehindRelay
 from proxy.ending import end_on_cancel
 from proxy.gate import Gate
-from proxy.health import ControllerProbe, Health
+from proxy.health import Health, controller_probe
 from proxy.informers import TreeInformers, TreeKind
 from proxy.kinds import find_kinds
 from proxy.locks import EchoLocks
@@ -62,12 +62,9 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         context=settings.context,
         service_account=settings.service_account or SERVICE_ACCOUNT,
     )
-    probe = (
-        ControllerProbe(settings.controller_readiness, field="--controller-readiness")
-        if settings.controller_readiness
-        else None
-    )
-    health = Health(host.clock, probe)
+    readiness = controller_probe(settings.controller_readiness, "--controller-readiness")
+    liveness = controller_probe(settings.controller_liveness, "--controller-liveness")
+    health = Health(host.clock, readiness=readiness, liveness=liveness)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     watch_dropped(registry)
@@ -76,7 +73,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
     async with (
         host.client(cluster, user_agent="ringleader-proxy", metrics=ClientMetrics(registry)) as client,
         host.serve(*settings.probes_address, pages.answer, flag=FLAG),
-        probe.asking() if probe else contextlib.nullcontext(),
+        readiness.asking() if readiness else contextlib.nullcontext(),
     ):
         view = await read_ring(client, settings.ring)
         kinds = await find_kinds(client, view, settings)
@@ -245,6 +242,7 @@ class Proxy:
                     locks,
                     environment=environment(os.environ, folder, port=port),
                     stop_within_s=settings.stop_within_s,
+                    liveness=self._health.liveness,
                 )
                 runs = Runs(
                     process,

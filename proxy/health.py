@@ -1,6 +1,6 @@
-"""Whether a proxy and its controller are ready: what the pod's readiness probe is answered.
+"""Whether a proxy and its controller are ready, and whether the controller hangs.
 
-A pod has one readiness probe per container, and two programs run in this one.
+A container has one readiness and one liveness probe, and two programs run in this one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from kubeio.shard.lease_validity import LeaseValidity
 _EVERY_S: Final = 2.0
 _TIMEOUT_S: Final = 2.0
 _LONGEST_LINE: Final = 4096
+_HUNG_S: Final = 60.0
+"""A controller that has answered once and then fails for so long hangs."""
 
 
 class ControllerProbe:
-    """Asks the controller itself, at *url*, whether it is ready, as a kubelet does.
+    """Asks the controller itself, at *url*, how it is, as a kubelet does.
 
     Its certificate is not verified: it stands behind loopback. Raises: InputError for a URL that cannot be asked.
     """
 
-    def __init__(self, url: str, *, field: str) -> None:
+    def __init__(self, url: str, *, field: str, hung_s: float = _HUNG_S) -> None:
         split = urlsplit(url)
         try:
             port = split.port
@@ -37,6 +39,7 @@ class ControllerProbe:
             raise InputError(field, url, "is no URL", "write it as http://127.0.0.1:8081/readyz")
         self.problem: str | None = "it was not asked yet"
         """Why the controller is not ready; None: it is."""
+        self._hung_s: Final = hung_s
         self._host: Final = split.hostname
         self._port: Final = port
         self._target: Final = (split.path or "/") + (f"?{split.query}" if split.query else "")
@@ -53,6 +56,17 @@ class ControllerProbe:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def wait_hung(self) -> str:
+        """Ask until it was fine once and then failed for *hung_s*; why it did. Each call begins anew."""
+        loop, fine_at = asyncio.get_running_loop(), None
+        while True:
+            problem = await self._ask()
+            if problem is None:
+                fine_at = loop.time()
+            elif fine_at is not None and loop.time() - fine_at >= self._hung_s:
+                return problem
+            await asyncio.sleep(min(_EVERY_S, self._hung_s / 4))
 
     async def _run(self) -> Never:
         while True:
@@ -86,15 +100,27 @@ class ControllerProbe:
                 await writer.wait_closed()
 
 
-class Health:
-    """Readiness of the shard, once its parts are there. *probe*: of the controller, if it has one."""
+def controller_probe(url: str, field: str) -> ControllerProbe | None:
+    """A probe at *url*, which *field* names; None without one. Raises: InputError."""
+    return ControllerProbe(url, field=field) if url else None
 
-    def __init__(self, clock: Clock, probe: ControllerProbe | None = None) -> None:
+
+class Health:
+    """Readiness of the shard, once its parts are there. *readiness*, *liveness*: of the controller, if it has them."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        readiness: ControllerProbe | None = None,
+        liveness: ControllerProbe | None = None,
+    ) -> None:
         self.validity: LeaseValidity | None = None
         self.why_down: Callable[[], str | None] = lambda: "objects are not listed yet"
         """Why the controller does not run; None: it does."""
         self._clock: Final = clock
-        self._probe: Final = probe
+        self.liveness: Final = liveness
+        self._readiness: Final = readiness
 
     def why_not_ready(self) -> str | None:
         """None: the Lease is held, the shard's objects are listed, the controller runs and is ready."""
@@ -104,5 +130,5 @@ class Health:
             return "the shard's Lease is too old"
         if (why := self.why_down()) is not None:
             return f"no controller: {why}"
-        problem = self._probe.problem if self._probe is not None else None
+        problem = self._readiness.problem if self._readiness is not None else None
         return None if problem is None else f"the controller is not ready: {problem}"

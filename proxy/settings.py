@@ -41,6 +41,12 @@ _FLAGS: Final = (
         "",
         "Where the controller says that it is ready; /readyz answers for both.",
     ),
+    (
+        "controller-liveness",
+        "URL",
+        "",
+        "Where the controller says that it lives: one that answered and then fails for a minute is restarted.",
+    ),
     ("controller-files", "DIR", "", "Folder for what the controller finds the proxy by. Default: a new one."),
     ("service-account", "DIR", "", "Folder of the pod's own token, if it is mounted elsewhere than usual."),
     ("kubeconfig", "PATH", "", "Path to a kubeconfig."),
@@ -68,6 +74,7 @@ class Settings:
     termination_grace_s: float | None = None
     probes_address: tuple[str, int] = ("127.0.0.1", 0)
     controller_readiness: str = ""
+    controller_liveness: str = ""
     controller_files: Path | None = None
     service_account: Path | None = None
     kubeconfig: str | None = None
@@ -104,6 +111,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         else None,
         probes_address=parse_bind(FLAG, flags.health_probe_bind_address),
         controller_readiness=flags.controller_readiness,
+        controller_liveness=flags.controller_liveness,
         controller_files=Path(flags.controller_files) if flags.controller_files else None,
         service_account=Path(flags.service_account) if flags.service_account else None,
         kubeconfig=flags.kubeconfig or None,

@@ -17,6 +17,8 @@ from ringleader.assets import asset
 
 Doc = dict[str, Any]
 KINDS: Final = ("Deployment", "StatefulSet")
+_ASKED: Final = {"readinessProbe": "--controller-readiness", "livenessProbe": "--controller-liveness"}
+"""Probes of the controller that the proxy asks in the kubelet's place, and the flags for their URLs."""
 _STOP_S: Final = 60
 """Seconds of the grace period behind the controller's own end."""
 
@@ -67,7 +69,10 @@ def behind_proxy(workload: Doc, options: ProxyOptions) -> Doc:
             "write it after `--`; the ENTRYPOINT of the image says which",
         )
     grace_s = max(pod.get("terminationGracePeriodSeconds", 30), round(options.stop_within_s) + _STOP_S)
-    flags = [*options.flags, *_readiness(container, field, options.flags)]
+    flags = [*options.flags]
+    for probe, flag in _ASKED.items():
+        if all(word.partition("=")[0] != flag for word in options.flags):
+            flags += [f"{flag}={url}" for url in _url_of(container, probe, field=field, flag=flag)]
     if changed["kind"] == "StatefulSet":
         flags += ["--hold", f"--termination-grace-period={grace_s}s"]
     pod["terminationGracePeriodSeconds"] = grace_s
@@ -97,29 +102,26 @@ def _container(pod: Doc, name: str) -> Doc:
     return found[0]
 
 
-def _readiness(container: Doc, field: str, flags: Iterable[str]) -> list[str]:
-    """The flag by which the proxy asks what the container's readiness probe asked."""
-    probe = container.get("readinessProbe")
-    if probe is None or any(flag.partition("=")[0] == "--controller-readiness" for flag in flags):
+def _url_of(container: Doc, name: str, *, field: str, flag: str) -> list[str]:
+    """The URL that the probe *name* of *container* asks, if there is one. Raises: InputError if it asks otherwise."""
+    probe = container.get(name)
+    if probe is None:
         return []
     asked = probe.get("httpGet")
     if asked is None:
         raise InputError(
-            f"{field}.readinessProbe",
+            f"{field}.{name}",
             ", ".join(probe),
             "is nothing that the proxy can ask in the kubelet's place",
-            "use httpGet, remove it, or pass --controller-readiness URL",
+            f"use httpGet, remove it, or pass {flag} URL",
         )
     port = asked["port"]
     if isinstance(port, str):
         numbers = {each.get("name"): each["containerPort"] for each in container.get("ports", [])}
         if port not in numbers:
-            raise InputError(
-                f"{field}.readinessProbe", port, "is no port of the container", "write its number"
-            )
+            raise InputError(f"{field}.{name}", port, "is no port of the container", "write its number")
         port = numbers[port]
-    scheme = asked.get("scheme", "HTTP").lower()
-    return [f"--controller-readiness={scheme}://127.0.0.1:{port}{asked.get('path', '/')}"]
+    return [f"{asked.get('scheme', 'HTTP').lower()}://127.0.0.1:{port}{asked.get('path', '/')}"]
 
 
 def _add(owner: Doc, name: str, entries: Iterable[Doc], *, key: str, field: str) -> None:

@@ -121,6 +121,7 @@ UNMODIFIED: Doc = {
         "leaves": ["pods"],
         "locks": ["manager.example.com"],
         "readiness": "http://127.0.0.1:8081/readyz",
+        "liveness": "http://127.0.0.1:8081/healthz",
     },
     "rules": [{"apiGroups": ["apps"], "resources": ["deployments/status"], "verbs": ["update"]}],
 }

@@ -60,6 +60,7 @@ async def test_the_proxy_understands_the_chart_s_command(renderer: Helm, monkeyp
     assert settings.locks == ("manager.example.com",)
     assert (settings.stop_within_s, settings.termination_grace_s) == (30, 90)
     assert settings.controller_readiness == "http://127.0.0.1:8081/readyz"
+    assert settings.controller_liveness == "http://127.0.0.1:8081/healthz"
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {str(settings.controller_files), str(settings.service_account), "/ringleader", "/tmp"} == mounts
 
@@ -170,18 +171,16 @@ async def test_the_command_line_renders_what_the_chart_renders(
     container["command"], container["args"] = UNMODIFIED["command"], UNMODIFIED["args"]
     container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] == "tmp"]
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] == "tmp"]
-    for name in ("env", "ports", "livenessProbe", "readinessProbe"):
+    for name in ("env", "ports"):
         del container[name]
+    for name, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        container[name] = {"httpGet": {"path": path, "port": 8081}}
     del pod["initContainers"]
     manifest, ring = tmp_path / "manifest.yaml", tmp_path / "ring.yaml"
     manifest.write_text(yaml.safe_dump(before))
     ring.write_text(yaml.safe_dump(kinds(objects, "ControllerRing")[0]))
     flags = ["--lease-duration=15s", "--stop-within=30s", "--log-level=info", "--resource=deployments.apps"]
-    flags += [
-        "--leaves=pods",
-        "--locks=manager.example.com",
-        "--controller-readiness=http://127.0.0.1:8081/readyz",
-    ]
+    flags += ["--leaves=pods", "--locks=manager.example.com"]
     assert run_render(["--render", str(manifest), "--ring-file", str(ring), *flags]) == 0
     rendered, *rights = yaml.safe_load_all(capsys.readouterr().out)
     found = rendered["spec"]["template"]["spec"]

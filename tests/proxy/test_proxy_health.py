@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
 from kubeio.shard.lease_validity import LeaseValidity
+from proxy.controller_process import BehindRelay
 from proxy.health import ControllerProbe, Health
-from tests.proxy.relays import LOOPBACK
+from tests.kubeio.http.wire_server import WireServer
+from tests.proxy.relays import LOOPBACK, relayed
 
 FLAG = "--controller-readiness"
 
@@ -27,21 +33,28 @@ class Clock(SystemClock):
         return self.at
 
 
+@dataclass
+class Server:
+    """A server that gives *answer* to each request. *asked*: first lines of the requests."""
+
+    answer: bytes
+    port: int = 0
+    asked: list[bytes] = field(default_factory=list)
+
+
 @asynccontextmanager
-async def controller(
-    answer: bytes, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that gives *answer* to each request; its port, and the first lines of what it was asked."""
-    asked: list[bytes] = []
+async def controller(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    answering = Server(answer)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readline())
-        writer.write(answer)
+        answering.asked.append(await reader.readline())
+        writer.write(answering.answer)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
-        yield server.sockets[0].getsockname()[1], asked
+        answering.port = server.sockets[0].getsockname()[1]
+        yield answering
 
 
 async def problem_of(probe: ControllerProbe) -> str | None:
@@ -56,11 +69,11 @@ async def problem_of(probe: ControllerProbe) -> str | None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_controller_that_says_so_is_ready(scheme: str) -> None:
     tls = LOOPBACK.tls if scheme == "https" else None
-    async with controller(b"HTTP/1.1 200 OK\r\n\r\nok", tls) as (port, asked):
-        probe = ControllerProbe(f"{scheme}://127.0.0.1:{port}/readyz?verbose", field=FLAG)
+    async with controller(b"HTTP/1.1 200 OK\r\n\r\nok", tls) as server:
+        probe = ControllerProbe(f"{scheme}://127.0.0.1:{server.port}/readyz?verbose", field=FLAG)
         assert probe.problem == "it was not asked yet"
         assert await problem_of(probe) is None
-        assert asked[0] == b"GET /readyz?verbose HTTP/1.1\r\n"
+        assert server.asked[0] == b"GET /readyz?verbose HTTP/1.1\r\n"
 
 
 @pytest.mark.parametrize(
@@ -72,14 +85,14 @@ async def test_a_controller_that_says_so_is_ready(scheme: str) -> None:
     ],
 )
 async def test_a_controller_that_says_otherwise_is_not_ready(answer: bytes, why: str) -> None:
-    async with controller(answer) as (port, _):
-        assert await problem_of(ControllerProbe(f"http://127.0.0.1:{port}", field=FLAG)) == why
+    async with controller(answer) as server:
+        assert await problem_of(ControllerProbe(f"http://127.0.0.1:{server.port}", field=FLAG)) == why
 
 
 async def test_a_controller_that_does_not_answer_is_not_ready() -> None:
-    async with controller(b"") as (port, _):
+    async with controller(b"") as server:
         pass
-    problem = await problem_of(ControllerProbe(f"http://127.0.0.1:{port}/", field=FLAG))
+    problem = await problem_of(ControllerProbe(f"http://127.0.0.1:{server.port}/", field=FLAG))
     assert problem is not None
     assert "Connect" in problem
 
@@ -97,7 +110,7 @@ def test_an_address_that_cannot_be_asked_is_bad_input(url: str) -> None:
 async def test_a_proxy_is_ready_when_all_of_it_is() -> None:
     clock = Clock()
     probe = ControllerProbe("http://127.0.0.1:1/", field=FLAG)
-    health = Health(clock, probe)
+    health = Health(clock, readiness=probe)
     assert health.why_not_ready() == "the shard has no Lease yet"
     health.validity = LeaseValidity(duration_s=15, sent_at=0.0)
     assert health.why_not_ready() == "no controller: objects are not listed yet"
@@ -107,3 +120,38 @@ async def test_a_proxy_is_ready_when_all_of_it_is() -> None:
     assert health.why_not_ready() is None
     clock.at = 10.0
     assert health.why_not_ready() == "the shard's Lease is too old"
+
+
+FINE, FAILED = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 Internal Server Error\r\n\r\n"
+
+
+async def test_a_controller_hangs_if_it_answered_once_and_then_fails_for_long() -> None:
+    async with controller(FAILED) as server:
+        probe = ControllerProbe(f"http://127.0.0.1:{server.port}", field=FLAG, hung_s=0.4)
+        hung = asyncio.create_task(probe.wait_hung())
+        await asyncio.sleep(1)
+        assert not hung.done(), "it may take long to begin"
+        server.answer = FINE
+        await asyncio.sleep(1)
+        assert not hung.done()
+        server.answer = FAILED
+        assert await asyncio.wait_for(hung, 10) == "it answered 500"
+
+
+async def test_a_controller_that_hangs_is_ended(server: WireServer, tmp_path: Path) -> None:
+    async with controller(FINE) as its, relayed(server.cluster(), tmp_path) as through:
+        process = BehindRelay(
+            ["sleep", "60"],
+            through.relay,
+            through.locks,
+            environment=os.environ,
+            stop_within_s=5,
+            liveness=ControllerProbe(f"http://127.0.0.1:{its.port}", field=FLAG, hung_s=0.4),
+        )
+        await process.start()
+        waiting = asyncio.create_task(process.wait())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        its.answer = FAILED
+        assert await asyncio.wait_for(waiting, 20) == -signal.SIGTERM
+        await process.stop()

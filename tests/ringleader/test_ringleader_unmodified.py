@@ -136,6 +136,7 @@ def test_the_proxy_understands_its_flags(rendering: Rendering, monkeypatch: pyte
     assert (settings.ring, settings.hold, settings.locks) == ("sites", True, ("a", "b"))
     assert (settings.lease_duration_s, settings.termination_grace_s) == (10, 90)
     assert settings.controller_readiness == "http://127.0.0.1:8081/readyz"
+    assert settings.controller_liveness == "http://127.0.0.1:8081/healthz"
 
 
 def test_a_deployment_holds_no_place_and_words_of_the_command_line_win(rendering: Rendering) -> None:

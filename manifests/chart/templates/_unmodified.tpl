@@ -32,6 +32,9 @@
 {{- with .unmodified.readiness }}
 - --controller-readiness={{ . }}
 {{- end }}
+{{- with .unmodified.liveness }}
+- --controller-liveness={{ . }}
+{{- end }}
 {{- with .extraArgs }}
 {{ toYaml . }}
 {{- end }}
