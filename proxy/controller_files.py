@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from kubeio.errors import InputError
 from proxy.loopback import HOST
 
 KUBECONFIG: Final = "kubeconfig"
@@ -23,8 +24,19 @@ _CA, _TOKEN, _NAMESPACE = "ca.crt", "token", "namespace"
 
 @contextlib.contextmanager
 def controller_folder(given: Path | None) -> Iterator[Path]:
-    """The folder *given*, or else one that goes with the block."""
+    """The folder *given*, or else one that goes with the block.
+
+    Raises: InputError if it cannot be made or written to.
+    """
     if given is not None:
+        try:
+            given.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_writable = os.access(given, os.W_OK)
+        except OSError:
+            is_writable = False
+        if not is_writable:
+            remedy = "name a folder that this user may write to"
+            raise InputError("--controller-files", str(given), "cannot be written to", remedy)
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="ringleader-proxy-") as name:

@@ -6,16 +6,19 @@ the proxy imports. A controller's image may be empty, or be built on musl: nothi
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_guarded
@@ -42,24 +45,41 @@ PACKAGES: Final = (
 One that this Python lacks is left out: the proof below decides.
 """
 _LEFT_OUT: Final = (
-    "__pycache__",  # written anew by the proof
+    "__pycache__",  # the proof writes what is needed
+    "_codecs_*",
+    "_ctypes_test*",
+    "_curses*",
+    "_dbm*",
+    "_gdbm*",
+    "_sqlite3*",
+    "_test*",
+    "_tkinter*",
+    "_xx*",
     "config-*",
+    "curses",
     "dist-packages",
+    "distutils",
     "ensurepip",
     "idlelib",
     "lib2to3",
+    "nis*",
     "pydoc_data",
+    "readline*",
     "site-packages",
+    "sqlite3",
     "test",
     "tests",
     "tkinter",
-    "_tkinter*",
     "turtledemo",
+    "unittest",
+    "xxlimited*",
 )
+"""Of the standard library and the packages: half of their size."""
 _OPENED_LATE: Final = ("libgcc_s.so.*", "libnss_dns.so.*", "libnss_files.so.*", "libresolv.so.*")
 """Libraries beside libc that glibc opens by name: no program is linked with them."""
-_MAPPED_LOADER: Final = re.compile(r"(/\S*/ld-[^/\s]*\.so[^/\s]*)$", re.MULTILINE)
-_LISTED: Final = re.compile(r"=> (/\S+) \(0x")
+_LIBRARY: Final = re.compile(r"/[^/]+\.so(\.[^/]*)?$")
+_MODULE: Final = re.compile(r"\.(cpython-|abi3\.)")
+_LOADER: Final = re.compile(r"/ld-[^/]+$")
 _PROOF: Final = "import ctypes, proxy.__main__, proxy.app, proxy.settings, kubeio.program.runtime, uvloop"
 
 
@@ -76,7 +96,10 @@ def write_runtime(folder: Path) -> None:
 
     Raises: InputError if this Python cannot be copied or does not run from there.
     """
-    loader = _loader(folder)
+    if sys.platform != "linux":
+        raise InputError(
+            "DIR", str(folder), "cannot be filled by this Python", "run it in Ringleader's image"
+        )
     libraries = folder / "lib"
     modules = libraries / f"python{sys.version_info.major}.{sys.version_info.minor}"
     program = folder / "bin/python3"
@@ -92,24 +115,17 @@ def write_runtime(folder: Path) -> None:
     for name in PACKAGES:
         _copy_package(name, modules)
     _copy_metadata(modules)
-    for library in sorted(_linked(loader, [program, *modules.rglob("*.so")])):
-        shutil.copy(library, libraries)
+    for library in _linked(modules.rglob("*.so")):
+        if _LOADER.search(str(library)):
+            shutil.copy(library, libraries / "ld.so")
+            (libraries / "ld.so").chmod(0o755)
+        else:
+            shutil.copy(library, libraries)
         if library.name.startswith("libc."):
             for pattern in _OPENED_LATE:
                 for late in library.parent.glob(pattern):
                     shutil.copy(late, libraries)
-    shutil.copy(loader, libraries / "ld.so")
-    (libraries / "ld.so").chmod(0o755)
     _prove(folder)
-
-
-def _loader(folder: Path) -> Path:
-    found = _MAPPED_LOADER.search(Path("/proc/self/maps").read_text()) if sys.platform == "linux" else None
-    if found is None:
-        raise InputError(
-            "DIR", str(folder), "cannot be filled by this Python", "run it in Ringleader's Linux image"
-        )
-    return Path(found[1])
 
 
 def _copy_package(name: str, target: Path) -> None:
@@ -118,8 +134,7 @@ def _copy_package(name: str, target: Path) -> None:
         return
     folders = list(spec.submodule_search_locations or ())
     for each in folders:
-        ignored = shutil.ignore_patterns("__pycache__", "tests")
-        shutil.copytree(each, target / name, ignore=ignored, dirs_exist_ok=True)
+        shutil.copytree(each, target / name, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True)
     if not folders and spec.origin is not None:
         shutil.copy(spec.origin, target)
 
@@ -132,17 +147,28 @@ def _copy_metadata(target: Path) -> None:
     (metadata / "METADATA").write_text(found.read_text("METADATA") or "")
 
 
-def _linked(loader: Path, programs: Iterable[Path]) -> set[Path]:
-    """The libraries that *programs* are linked with, and those of these."""
+def _linked(modules: Iterable[Path]) -> list[Path]:
+    """The libraries of this process and of *modules*, and the loader, by the names that programs are linked with."""
+    for module in modules:
+        with contextlib.suppress(OSError):  # it lacks a library here, too
+            ctypes.CDLL(str(module))
+    found: dict[str, None] = {}
 
-    def listed() -> Iterator[str]:
-        for program in programs:
-            done = subprocess.run(
-                [loader, "--list", program], capture_output=True, text=True, timeout=60, check=False
-            )
-            yield from _LISTED.findall(done.stdout)
+    def note(info: Any, size: int, data: object) -> int:
+        found[os.fsdecode(info.contents.name or b"")] = None
+        return 0
 
-    return {Path(name) for name in listed() if not name.endswith(loader.name)}
+    ctypes.CDLL(None).dl_iterate_phdr(_CALLBACK(note), None)
+    return [Path(name) for name in found if _LIBRARY.search(name) and not _MODULE.search(name)]
+
+
+class _Loaded(ctypes.Structure):
+    """The beginning of `struct dl_phdr_info`."""
+
+    _fields_: ClassVar = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+
+
+_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
 
 
 def _prove(folder: Path) -> None:
