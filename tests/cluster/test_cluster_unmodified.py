@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module"), pyt
 SOURCE = Path(__file__).parent / "signer"
 CONTROLLER, TAG = "localhost/signer", "1"
 KEYS = RingKeys("signer")
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 WORK, NUMBER, WITHIN_S = "work", 20, 120.0
 
 
@@ -83,6 +84,12 @@ async def helm(plane: NodePlane, controller_image: Path, tmp_path_factory: pytes
     return Helm(binary, tmp_path_factory.mktemp("helm"), plane.kubeconfig)
 
 
+def mounted(pod: Doc, path: str) -> list[str]:
+    """Volumes that the controller has at *path*."""
+    (container,) = pod["spec"]["containers"]
+    return [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == path]
+
+
 async def make(client: IndependentClient, stem: str) -> None:
     for number in range(NUMBER):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{stem}-{number}"}}
@@ -129,6 +136,9 @@ async def test_a_static_program_in_an_empty_image_is_sharded(plane: NodePlane, h
         await client.create(NAMESPACES, {"metadata": {"name": WORK}})
         await helm.install(RELEASE, values(2), namespace=SYSTEM)
         await wait_ready(client, 2)
+        for pod in await client.list_all(PODS, namespace=SYSTEM):
+            if pod["metadata"]["name"].startswith("signer-"):
+                assert mounted(pod, ACCOUNT) == ["ringleader-controller"], "the API server added no token"
         await make(client, "first")
         await wait_signed(client, "first", "signer-0", "signer-1")
         await helm.upgrade(RELEASE, values(1), namespace=SYSTEM)
