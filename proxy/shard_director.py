@@ -28,7 +28,10 @@ _UNFENCED: Final = frozenset({"scale", "eviction", "binding"})
 
 
 class ShardDirector:
-    """Director of the controller behind *shard*. *newest*: the newest version of a kind that was seen, by its name."""
+    """Director of the controller behind *shard*. *newest*: the newest version of a kind that was seen, by its name.
+
+    *refused* is called with each refusal of a write.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class ShardDirector:
         shard: str,
         newest: Callable[[str], str],
         companions: Companions,
+        refused: Callable[[Refusal], None] = lambda refusal: None,
     ) -> None:
         self._gate: Final = gate
         self._kinds: Final = {kind.name: kind for kind in kinds}
@@ -47,6 +51,7 @@ class ShardDirector:
         self._alias: Final = Alias(shard, keys)
         self._newest: Final = newest
         self._companions: Final = companions
+        self._refused: Final = refused
 
     def selection(self, request: RequestInfo) -> Selection | None:
         """What carries the shard's name, and is visible if its kind controls others."""
@@ -71,6 +76,12 @@ class ShardDirector:
 
     async def admit(self, write: Write) -> Admitted | Refusal:
         """Writes to trees and to companions pass if those are visible, all others while the Lease is young."""
+        verdict = await self._verdict(write)
+        if isinstance(verdict, Refusal):
+            self._refused(verdict)
+        return verdict
+
+    async def _verdict(self, write: Write) -> Admitted | Refusal:
         info = write.info
         kind = self._kinds.get(info.group_resource)
         if info.subresource in _UNFENCED and (kind is not None or info.subresource != "scale"):

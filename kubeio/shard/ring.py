@@ -65,7 +65,7 @@ class RingView(msgspec.Struct, frozen=True):
         """The ring's entry for *resource*. Raises: InputError."""
         for entry in self.spec.resources:
             if str(entry.main) == resource.group_resource:
-                return msgspec.structs.replace(entry, controlled_resources=self._below(entry))
+                return msgspec.structs.replace(entry, controlled_resources=self.below(entry))
         listed = ", ".join(str(entry.main) for entry in self.spec.resources) or "nothing"
         raise InputError(
             "--ring",
@@ -74,7 +74,7 @@ class RingView(msgspec.Struct, frozen=True):
             f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
         )
 
-    def _below(self, entry: RingEntry) -> list[GroupResource]:
+    def below(self, entry: RingEntry) -> list[GroupResource]:
         """Resources that follow objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
         below = list(entry.controlled_resources)
         for kind in below:  # grows meanwhile

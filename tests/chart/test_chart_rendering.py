@@ -45,7 +45,7 @@ async def test_the_api_server_accepts_every_object_strictly(
     renderer: Helm, admin: IndependentClient, plane: RealPlane, values: Doc
 ) -> None:
     """Unknown and duplicate fields included: what a template misspells does not pass."""
-    for namespace in (NAMESPACE, "elsewhere", "ringleader-websites"):
+    for namespace in (NAMESPACE, "elsewhere", "ringleader-websites", "ringleader-deployments"):
         await admin.create_if_absent(NAMESPACES, {"metadata": {"name": namespace}})
     await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:

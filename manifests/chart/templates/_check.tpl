@@ -29,6 +29,11 @@
 {{- fail (printf "controllers.%s.leaseDurationSeconds: %v is longer than maxLeaseDurationSeconds of the ring %q (%v): such a replica would be no member" .name .leaseDurationSeconds .ring $most) }}
 {{- end }}
 {{- end }}
+{{- range include "ringleader.controllers" . | fromJsonArray }}
+{{- if kindIs "map" .unmodified }}
+{{- include "ringleader.unmodified.check" (dict "root" $ "controller" .) }}
+{{- end }}
+{{- end }}
 {{- range $name, $fence := .Values.fence.rings }}
 {{- if and $fence (not (get $.Values.rings $name)) }}
 {{- fail (printf "fence.rings.%s: is no ring of this release: add it to rings, or install its policies by `ringleader fence %s`" $name $name) }}
