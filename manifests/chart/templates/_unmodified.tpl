@@ -35,9 +35,6 @@
 {{- with .unmodified.liveness }}
 - --controller-liveness={{ . }}
 {{- end }}
-{{- with .extraArgs }}
-{{ toYaml . }}
-{{- end }}
 - --
 {{ toYaml (concat .command (default list .args)) }}
 {{- end }}
@@ -52,6 +49,9 @@
 {{- end }}
 {{- if not .command }}
 {{- fail (printf "%s.command: is missing, and the proxy starts the controller itself: write its program, such as [/manager]; the ENTRYPOINT of its image says which" $field) }}
+{{- end }}
+{{- if (get $.root.Values.controllers .name).extraArgs }}
+{{- fail (printf "%s.extraArgs: are flags of a replica in Python, and unmodified is set: write the controller's own into args" $field) }}
 {{- end }}
 {{- if eq .fence "policy" }}
 {{- fail (printf "%s.fence: is policy, and writes of an unmodified controller name no life: use tests" $field) }}
