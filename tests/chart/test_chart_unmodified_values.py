@@ -109,6 +109,10 @@ async def test_probes_and_metrics_have_a_port_that_its_controller_does_not_use(r
             "controllers.deployments.command: is missing",
         ),
         (
+            with_values(extraArgs=["--workers=2"]),
+            "controllers.deployments.extraArgs: are flags of a replica",
+        ),
+        (
             with_values(fence="policy"),
             "controllers.deployments.fence: is policy, and writes of an unmodified",
         ),
@@ -147,6 +151,11 @@ async def test_what_cannot_work_is_refused_with_the_remedy(renderer: Helm, value
     with pytest.raises(HelmFailed) as refused:
         await renderer.template(values)
     assert told in str(refused.value)
+
+
+async def test_flags_of_replicas_in_the_defaults_are_not_the_proxy_s(renderer: Helm) -> None:
+    values = {**UNMODIFIED_RELEASE, "controllerDefaults": {"extraArgs": ["--workers=16"]}}
+    assert await pod_of(renderer, values) == await pod_of(renderer, UNMODIFIED_RELEASE)
 
 
 async def test_a_ring_of_leaves_needs_no_key(renderer: Helm) -> None:
