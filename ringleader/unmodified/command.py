@@ -13,9 +13,10 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from kubeio.errors import InputError
+from kubeio.fence import BINDINGS, POLICIES, policies_of
 from kubeio.program.failures import BAD_INPUT
 from kubeio.program.yaml_file import read_file
-from kubeio.protocol import RingEntry
+from kubeio.protocol import RingEntry, RingKeys
 from kubeio.shard.ring import RingView, ring_from_file
 from proxy.kinds import check_trees, only_resource
 from proxy.settings import Settings, read_settings
@@ -60,21 +61,29 @@ def run_render(words: Sequence[str]) -> int:
         stop_within_s=settings.stop_within_s,
     )
     workload = documents[at]
-    documents[at], granted = behind_proxy(workload, options), rights(workload, view)
+    documents[at], granted = (
+        behind_proxy(workload, options),
+        rights(workload, view, is_fenced=settings.is_fenced),
+    )
     yaml.safe_dump_all(documents, sys.stdout, sort_keys=False, explicit_start=True, width=120)
     sys.stdout.write(f"---\n{granted}")
     return 0
 
 
-def rights(workload: Doc, view: RingView) -> str:
-    """What the account of *workload* may do as a shard of the ring, as YAML; the rights of its own work come beside."""
+def rights(workload: Doc, view: RingView, *, is_fenced: bool) -> str:
+    """What the account of *workload* may do as a shard of the ring, as YAML; the rights of its own work come beside.
+
+    *is_fenced*: its requests name the life that sends them.
+    """
     meta, pod = workload["metadata"], workload["spec"]["template"]["spec"]
     account = pod.get("serviceAccountName", "default")
     if account == "default":
         raise InputError(
             "serviceAccountName", account, "is every pod's", "give the controller an account of its own"
         )
-    rules = [json.dumps(rule) for rule in object_rules(view.spec.resources)]
+    rules = object_rules(view.spec.resources)
+    if is_fenced:
+        rules += life_rules(view.keys)
     gaps = {
         "NAME": f"ringleader-{view.metadata.name}-{meta['name']}",
         "LABELS": json.dumps({"app.kubernetes.io/part-of": "ringleader"}),
@@ -83,9 +92,10 @@ def rights(workload: Doc, view: RingView) -> str:
         "NAMESPACE": meta["namespace"],
         "WORKLOAD": meta["name"],
         "LEASE_NAMESPACE": view.spec.lease_namespace,
-        "RULES": "\n  ".join(f"- {rule}" for rule in rules),
+        "RULES": "\n  ".join(f"- {json.dumps(rule)}" for rule in rules),
     }
-    return filled("shard-rbac.yaml", gaps)
+    texts = ["shard-rbac.yaml", *(["life-rbac.yaml"] if is_fenced else [])]
+    return "---\n".join(filled(text, gaps) for text in texts)
 
 
 def object_rules(entries: Iterable[RingEntry]) -> list[dict[str, list[str]]]:
@@ -97,6 +107,23 @@ def object_rules(entries: Iterable[RingEntry]) -> list[dict[str, list[str]]]:
     verbs = ["get", "list", "watch", "patch"]
     return [
         {"apiGroups": [group], "resources": sorted(groups[group]), "verbs": verbs} for group in sorted(groups)
+    ]
+
+
+def life_rules(keys: RingKeys) -> list[dict[str, list[str]]]:
+    """What it takes to name a life, and to see that policies refuse foreign ones."""
+    return [
+        {
+            "apiGroups": ["authentication.k8s.io"],
+            "resources": [f"userextras/{keys.life_extra}"],
+            "verbs": ["impersonate"],
+        },
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": [POLICIES.plural, BINDINGS.plural],
+            "resourceNames": list(policies_of(keys.ring)),
+            "verbs": ["get"],
+        },
     ]
 
 

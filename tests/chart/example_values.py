@@ -128,6 +128,7 @@ UNMODIFIED: Doc = {
 UNMODIFIED_RELEASE: Doc = {
     "rings": {"deployments": DEPLOYMENTS_RING},
     "controllers": {"deployments": UNMODIFIED},
+    "fence": {"rings": {"deployments": {"identity": "life"}}},
 }
 ONLY_CONTROLLERS: Doc = {"sharder": {"enabled": False}, "rings": RINGS, "controllers": CONTROLLERS}
 CASES = [

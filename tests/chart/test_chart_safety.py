@@ -27,7 +27,7 @@ async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: I
     )
     values: Doc = {
         "rings": {**RINGS, "deployments": DEPLOYMENTS_RING},
-        "controllers": {**CONTROLLERS, "deployments": UNMODIFIED},
+        "controllers": {**CONTROLLERS, "deployments": {**UNMODIFIED, "fence": "none"}},
         "dashboard": {"enabled": True},
     }
     workloads = [

@@ -40,7 +40,7 @@ async def pod_of(renderer: Helm, values: Doc) -> Doc:
 def with_values(ring: Doc | None = None, **changed: object) -> Doc:
     """The release, but for what is *changed* of its controller and *ring*."""
     rings = {"deployments": {**DEPLOYMENTS_RING, **(ring or {})}}
-    return {"rings": rings, "controllers": {"deployments": {**UNMODIFIED, **changed}}}
+    return {**UNMODIFIED_RELEASE, "rings": rings, "controllers": {"deployments": {**UNMODIFIED, **changed}}}
 
 
 async def test_the_proxy_understands_the_chart_s_command(renderer: Helm, monkeypatch: Any) -> None:
@@ -109,8 +109,12 @@ async def test_probes_and_metrics_have_a_port_that_its_controller_does_not_use(r
             "controllers.deployments.command: is missing",
         ),
         (
-            with_values(fence="policy"),
-            "controllers.deployments.fence: is policy, and writes of an unmodified",
+            with_values(extraArgs=["--workers=2"]),
+            "controllers.deployments.extraArgs: are flags of a replica",
+        ),
+        (
+            {**UNMODIFIED_RELEASE, "fence": {}},
+            "controllers.deployments.fence: is policy, and its ring has no policies about lives",
         ),
         (
             with_values(terminationGracePeriodSeconds=44),
@@ -149,11 +153,16 @@ async def test_what_cannot_work_is_refused_with_the_remedy(renderer: Helm, value
     assert told in str(refused.value)
 
 
+async def test_flags_of_replicas_in_the_defaults_are_not_the_proxy_s(renderer: Helm) -> None:
+    values = {**UNMODIFIED_RELEASE, "controllerDefaults": {"extraArgs": ["--workers=16"]}}
+    assert await pod_of(renderer, values) == await pod_of(renderer, UNMODIFIED_RELEASE)
+
+
 async def test_a_ring_of_leaves_needs_no_key(renderer: Helm) -> None:
     unmodified = {"leaves": ["configmaps"]}
     values = {
         "rings": {"websites": RING},
-        "controllers": {"websites": {**UNMODIFIED, "unmodified": unmodified}},
+        "controllers": {"websites": {**UNMODIFIED, "unmodified": unmodified, "fence": "none"}},
     }
     assert (await pod_of(renderer, values))["initContainers"]
 
@@ -179,8 +188,8 @@ async def test_the_command_line_renders_what_the_chart_renders(
     manifest, ring = tmp_path / "manifest.yaml", tmp_path / "ring.yaml"
     manifest.write_text(yaml.safe_dump(before))
     ring.write_text(yaml.safe_dump(kinds(objects, "ControllerRing")[0]))
-    flags = ["--lease-duration=15s", "--stop-within=30s", "--log-level=info", "--resource=deployments.apps"]
-    flags += ["--leaves=pods", "--locks=manager.example.com"]
+    flags = ["--lease-duration=15s", "--stop-within=30s", "--log-level=info", "--fence=policy"]
+    flags += ["--resource=deployments.apps", "--leaves=pods", "--locks=manager.example.com"]
     assert run_render(["--render", str(manifest), "--ring-file", str(ring), *flags]) == 0
     rendered, *rights = yaml.safe_load_all(capsys.readouterr().out)
     found = rendered["spec"]["template"]["spec"]

@@ -50,11 +50,13 @@ def values(replicas: int) -> Doc:
                 "image": {"repository": CONTROLLER, "tag": TAG},
                 "command": ["/signer"],
                 "unmodified": {"readiness": "http://127.0.0.1:8081/readyz", "stopWithinSeconds": 5},
+                "fence": "policy",
                 "replicas": replicas,
                 "leaseDurationSeconds": 5,
                 "rules": [rule],
             }
         },
+        "fence": {"rings": {KEYS.ring: {"identity": "life"}}},
     }
 
 

@@ -119,10 +119,12 @@ def test_the_proxy_stands_before_the_controller_and_all_else_stays(rendering: Re
         ("RoleBinding", "ringleader-sites-manager-scale"),
         ("Role", "ringleader-sites-manager-leases"),
         ("RoleBinding", "ringleader-sites-manager-leases"),
+        ("Role", "ringleader-sites-manager-itself"),
+        ("RoleBinding", "ringleader-sites-manager-itself"),
     ]
     assert {each["metadata"].get("namespace") for each in rights} == {None, "system", "rings"}
     verbs = ["get", "list", "watch", "patch"]
-    assert rights[0]["rules"][-2:] == [
+    assert rights[0]["rules"][-4:-2] == [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs},
         {"apiGroups": ["example.com"], "resources": ["websites"], "verbs": verbs},
     ]

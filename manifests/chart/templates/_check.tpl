@@ -48,6 +48,9 @@
 {{- if and (eq .fence "policy") $own (or (not $fence) (eq (default "life" (default dict $fence).identity) "pod")) }}
 {{- fail (printf "controllers.%s.fence: is policy, and its ring has no policies about lives, so it would never be ready: add fence.rings.%s: {identity: life}" .name .ring) }}
 {{- end }}
+{{- if and (eq .fence "none") (not (kindIs "map" .unmodified)) }}
+{{- fail (printf "controllers.%s.fence: is none, and tests in its patches cost a replica nothing: use tests or policy" .name) }}
+{{- end }}
 {{- end }}
 {{- if and .Values.dashboard.enabled (not .Values.sharder.enabled) }}
 {{- fail "dashboard.enabled: is true, and sharder.enabled is false: enable the dashboard in the release of the sharder, whose namespace it looks into" }}

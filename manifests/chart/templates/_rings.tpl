@@ -57,6 +57,7 @@
 {{- $isUnmodified := kindIs "map" $controller.unmodified }}
 {{- if $isUnmodified }}
 {{- $_ := set $controller "unmodified" (merge $controller.unmodified (dict "stopWithinSeconds" 30)) }}
+{{- $_ := set $controller "fence" (eq $controller.fence "tests" | ternary "policy" $controller.fence) }}
 {{- end }}
 {{- $_ := set $controller "port" (ternary 8091 8081 $isUnmodified) }}
 {{- $account := include "ringleader.account" (dict "account" $controller.serviceAccount "name" $name) }}

@@ -20,6 +20,7 @@
 - --termination-grace-period={{ .terminationGracePeriodSeconds }}s
 - --stop-within={{ .unmodified.stopWithinSeconds }}s
 - --log-level={{ .logLevel }}
+- --fence={{ .fence }}
 {{- with .unmodified.resource }}
 - --resource={{ . }}
 {{- end }}
@@ -34,9 +35,6 @@
 {{- end }}
 {{- with .unmodified.liveness }}
 - --controller-liveness={{ . }}
-{{- end }}
-{{- with .extraArgs }}
-{{ toYaml . }}
 {{- end }}
 - --
 {{ toYaml (concat .command (default list .args)) }}
@@ -53,8 +51,8 @@
 {{- if not .command }}
 {{- fail (printf "%s.command: is missing, and the proxy starts the controller itself: write its program, such as [/manager]; the ENTRYPOINT of its image says which" $field) }}
 {{- end }}
-{{- if eq .fence "policy" }}
-{{- fail (printf "%s.fence: is policy, and writes of an unmodified controller name no life: use tests" $field) }}
+{{- if (get $.root.Values.controllers .name).extraArgs }}
+{{- fail (printf "%s.extraArgs: are flags of a replica in Python, and unmodified is set: write the controller's own into args" $field) }}
 {{- end }}
 {{- if lt (int .terminationGracePeriodSeconds) (add (int .unmodified.stopWithinSeconds) 15 | int) }}
 {{- fail (printf "%s.terminationGracePeriodSeconds: %d is too short for stopWithinSeconds (%d) and 15 seconds to give objects up: raise it" $field (int .terminationGracePeriodSeconds) (int .unmodified.stopWithinSeconds)) }}
