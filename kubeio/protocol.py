@@ -19,6 +19,8 @@ DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
 SHARDER_HOLDER: Final = "sharder:"
 """Holder of a taken Lease: this, and the sharder's identity. The colon keeps it apart from every shard's name."""
+PROXY_MANAGER: Final = "ringleader-proxy"
+"""Field manager of a proxy of an unmodified controller: a Lease that names it is such a proxy's."""
 FIRST_TURN: Final = "0"
 """Turn of an object that is created with its owner's name: no version came before."""
 CONTROLLER_RINGS: Final = ApiResource(
@@ -101,3 +103,8 @@ def read_counts(text: str) -> dict[str, int] | None:
             return None
         found[name] = int(number)
     return found
+
+
+def activated_holder(ring: str) -> str:
+    """Holder of the former controller's Lease once *ring* is activated, whichever sharder acts."""
+    return f"ringleader:{ring}"

@@ -1,4 +1,4 @@
-"""`python -m proxy`: settings from the command line, then `proxy.app` until a signal ends it."""
+"""`python -m proxy`: settings from the command line, then `proxy.app`, or `proxy.learn`, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ def main(arguments: Sequence[str]) -> int:
     """Run the proxy that *arguments* describe; the exit code."""
     from kubeio.program.runtime import configure_logging, run
     from proxy.app import serve
-    from proxy.settings import read_settings
+    from proxy.learn.known import warn_if_known
+    from proxy.settings import read_settings, split_command
 
+    if "--learn" in split_command(arguments)[0]:
+        from proxy.learn.command import learn
+
+        return learn(arguments)
     settings = read_settings(arguments)
     configure_logging(format=settings.log_format, level=settings.log_level)
+    warn_if_known(settings.command)
     gc.collect()
     gc.freeze()
     return run(serve(settings))

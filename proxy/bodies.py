@@ -11,15 +11,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proxy.protobuf import Malformed, Message, ObjectHead
+from proxy.patches import PATCHES, Patch
+from proxy.protobuf import Controller, Malformed, Message, ObjectHead
 
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 APPLY: Final = "application/apply-patch+yaml"
-PATCHES: Final = frozenset(
-    {"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"}
-)
-"""Patches that describe a change, and no object."""
 
 
 class UnsupportedEncoding(ValueError):
@@ -27,19 +24,25 @@ class UnsupportedEncoding(ValueError):
 
 
 class Body(Protocol):
-    """An object in a body."""
+    """An object, or a change of one, in a body."""
 
     @property
-    def head(self) -> ObjectHead:
-        """What it says of itself."""
+    def head(self) -> ObjectHead | None:
+        """What an object says of itself; None: the body is a change."""
 
     def with_labels(self, labels: Mapping[str, str]) -> bytes:
-        """The body with *labels* beside, or instead of, those that it has."""
+        """The body with *labels* beside, or instead of, those that it has. Raises: RemovesLabels, Malformed."""
 
 
 def read_body(content: bytes, content_type: str) -> Body:
+    """The object or the change in *content*. Raises: UnsupportedEncoding; Malformed if it is neither."""
+    encoding = _encoding(content_type)
+    return Patch(content, encoding) if encoding in PATCHES else read_object(content, content_type)
+
+
+def read_object(content: bytes, content_type: str) -> JsonBody | Message:
     """The object in *content*. Raises: UnsupportedEncoding; Malformed if it is no object."""
-    encoding = content_type.partition(";")[0].strip().lower()
+    encoding = _encoding(content_type)
     if encoding == PROTOBUF:
         return Message(content)
     if encoding in (JSON, ""):
@@ -49,6 +52,10 @@ def read_body(content: bytes, content_type: str) -> Body:
             raise UnsupportedEncoding("apply takes JSON here, which is YAML too")
         return JsonBody(content)
     raise UnsupportedEncoding(f"{encoding} is not supported here; send {JSON} or {PROTOBUF}")
+
+
+def _encoding(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 class JsonBody:
@@ -63,7 +70,7 @@ class JsonBody:
                 kind=_text(self._fields.get("kind")),
                 name=_text(self._metadata.get("name")),
                 generate_name=_text(self._metadata.get("generateName")),
-                controller_uid=_controller_uid(self._metadata.get("ownerReferences")),
+                controller=_controller(self._metadata.get("ownerReferences")),
                 labels=self._labels,
             )
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -75,7 +82,10 @@ class JsonBody:
         return msgspec.json.encode(self._fields | {"metadata": msgspec.Raw(msgspec.json.encode(metadata))})
 
 
-class _Reference(msgspec.Struct, gc=False):
+class _Reference(msgspec.Struct, gc=False, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
     uid: str = ""
     controller: bool | None = None
 
@@ -95,6 +105,9 @@ def _text(raw: msgspec.Raw | None) -> str:
     return "" if raw is None else _text_or_null(raw) or ""
 
 
-def _controller_uid(raw: msgspec.Raw | None) -> str:
+def _controller(raw: msgspec.Raw | None) -> Controller | None:
     references = [] if raw is None else _references(raw) or []
-    return next((each.uid for each in references if each.controller), "")
+    found = next((each for each in references if each.controller), None)
+    if found is None:
+        return None
+    return Controller(found.api_version or "", found.kind or "", found.name or "", found.uid)

@@ -6,17 +6,41 @@ Owns their names and form. No credential but the loopback token is in them.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from kubeio.errors import InputError
 from proxy.loopback import HOST
 
 KUBECONFIG: Final = "kubeconfig"
 _CA, _TOKEN, _NAMESPACE = "ca.crt", "token", "namespace"
+
+
+@contextlib.contextmanager
+def controller_folder(given: Path | None) -> Iterator[Path]:
+    """The folder *given*, or else one that goes with the block.
+
+    Raises: InputError if it cannot be made or written to.
+    """
+    if given is not None:
+        try:
+            given.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_writable = os.access(given, os.W_OK)
+        except OSError:
+            is_writable = False
+        if not is_writable:
+            remedy = "name a folder that this user may write to"
+            raise InputError("--controller-files", str(given), "cannot be written to", remedy)
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="ringleader-proxy-") as name:
+        yield Path(name)
 
 
 def write_files(folder: Path, *, port: int, ca: bytes, token: str, namespace: str) -> None:

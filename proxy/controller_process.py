@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import structlog
+
 from proxy.child import Child, start_child
+from proxy.health import ControllerProbe
 from proxy.locks import EchoLocks
 from proxy.relay import Relay
 
+log = structlog.get_logger("proxy")
+
 
 class BehindRelay:
-    """*command* as a child with *environment*; `proxy.runs` starts and stops it."""
+    """*command* as a child with *environment*; `proxy.runs` starts and stops it.
+
+    *liveness*: if it says that the controller hangs, it is ended, and started again like one that ended by itself.
+    """
 
     def __init__(
         self,
@@ -21,12 +30,14 @@ class BehindRelay:
         *,
         environment: Mapping[str, str],
         stop_within_s: float,
+        liveness: ControllerProbe | None = None,
     ) -> None:
         self._command: Final = command
         self._relay: Final = relay
         self._locks: Final = locks
         self._environment: Final = environment
         self._stop_within_s: Final = stop_within_s
+        self._liveness: Final = liveness
         self._child: Child | None = None
 
     async def start(self) -> None:
@@ -42,7 +53,18 @@ class BehindRelay:
             self._child = None
 
     async def wait(self) -> int:
-        """Its exit code."""
-        if self._child is None:
+        """Its exit code, once it has ended, or hung and was ended. Raises: StuckGroup."""
+        child = self._child
+        if child is None:
             raise RuntimeError("the controller was not started")
-        return await self._child.wait()
+        if self._liveness is None:
+            return await child.wait()
+        async with asyncio.TaskGroup() as tasks:
+            ended = tasks.create_task(child.wait(), name="controller")
+            hung = tasks.create_task(self._liveness.wait_hung(), name="liveness of the controller")
+            await asyncio.wait({ended, hung}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                log.error("controller hangs, and is ended", problem=hung.result())
+                await child.end(grace_s=self._stop_within_s)
+            hung.cancel()
+        return ended.result()

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from kubeio.rest.request_info import RequestInfo
+from proxy.alias import Alias
 from proxy.protobuf import ObjectHead
 from proxy.refusals import Refusal
 
@@ -31,7 +32,8 @@ class Selection(msgspec.Struct, frozen=True):
 class Write:
     """One write of the controller: the same object from `admit` to `end`.
 
-    *body*: what a create, update or apply says of its object, if the director asked for it. None for other writes.
+    *body*: what a create, update or apply says of its object, if the director asked for it. None for other writes,
+    patches of other kinds among them.
     """
 
     info: RequestInfo
@@ -39,7 +41,10 @@ class Write:
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """The write may pass. *labels* go into the body of a create, an update or an apply that was read."""
+    """The write may pass. *labels* go into the body of a create, update or apply that was read.
+
+    A patch that changes one of them changes it no more.
+    """
 
     labels: Mapping[str, str] = {}
 
@@ -50,8 +55,11 @@ class Director(Protocol):
     def selection(self, request: RequestInfo) -> Selection | None:
         """Limits of a list, watch or deletecollection; None: it passes unchanged."""
 
+    def alias(self, request: RequestInfo) -> Alias | None:
+        """What the controller sees instead of the shard's name in the answer to *request*; None: the answer passes."""
+
     def reads_body(self, write: RequestInfo) -> bool:
-        """Whether the body of a create, an update or an apply must be read before `admit`.
+        """Whether the body of a create, update or patch must be read before `admit`.
 
         A body that is then neither JSON nor protobuf is refused with 415, without a question.
         """

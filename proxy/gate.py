@@ -12,7 +12,7 @@ from kubeio.models import ObjectKey, OwnerReference
 from kubeio.shard.lease_validity import LeaseValidity
 from proxy.refusals import Refusal
 from proxy.server_side import ANSWER_WITHIN_S
-from proxy.trees import Trees, TreeState
+from proxy.trees import Node, Trees, TreeState
 
 log = structlog.get_logger("proxy")
 
@@ -57,24 +57,19 @@ class Gate:
         """Why a write to *key* of *resource* may not pass now. *controller*: of a create, its controller's uid."""
         if (refusal := self.admit_any()) is not None:
             return refusal
-        if self._state(resource, key, controller) is TreeState.VISIBLE:
-            return None
-        deadline = self._clock.now() + _WAITS_S
-        while self._clock.now() < deadline:
-            await asyncio.sleep(_POLL_S)
-            if self._state(resource, key, controller) is TreeState.VISIBLE:
-                return None
-        above = None if controller else self._controller_of(resource, key)
-        if above is not None and await self._existence.is_gone(above, key.namespace):
-            return None
+        if await self._is_free(resource, key, controller):
+            return self.admit_any()  # time has passed
         return Refusal(
             409, f"ringleader: {resource} {key} belongs to a tree that this controller does not see"
         )
 
     async def creates(self, resource: str, key: ObjectKey) -> bool:
         """Whether an apply to *key* of *resource* creates it: there is no such object yet."""
-        is_known = self.trees is not None and self.trees.find(resource, key) is not None
-        return not is_known and await self._existence.is_free(resource, key)
+        return self.find(resource, key) is None and await self._existence.is_free(resource, key)
+
+    def find(self, resource: str, key: ObjectKey) -> Node | None:
+        """That object as the informers have seen it; None if it is not the shard's."""
+        return None if self.trees is None else self.trees.find(resource, key)
 
     def begin(self, write: object) -> None:
         """*write* was admitted and is on its way."""
@@ -99,14 +94,24 @@ class Gate:
             await asyncio.sleep(left_s)
         self._lost_at.clear()
 
+    async def _is_free(self, resource: str, key: ObjectKey, controller: str) -> bool:
+        """Whether the tree of *key* is visible, or becomes so in a moment, or what controlled it is gone."""
+        deadline = self._clock.now() + _WAITS_S
+        while self._state(resource, key, controller) is not TreeState.VISIBLE:
+            if self._clock.now() >= deadline:
+                above = None if controller else self._controller_of(resource, key)
+                return above is not None and await self._existence.is_gone(above, key.namespace)
+            await asyncio.sleep(_POLL_S)
+        return True
+
     def _state(self, resource: str, key: ObjectKey, controller: str) -> TreeState:
         if self.trees is None:
             return TreeState.UNKNOWN
         if controller:
             return self.trees.state(controller)
-        node = self.trees.find(resource, key)
+        node = self.find(resource, key)
         return TreeState.UNKNOWN if node is None else self.trees.state(node.uid)
 
     def _controller_of(self, resource: str, key: ObjectKey) -> OwnerReference | None:
-        node = self.trees.find(resource, key) if self.trees is not None else None
+        node = self.find(resource, key)
         return None if node is None else node.owner

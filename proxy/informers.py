@@ -114,6 +114,11 @@ class TreeInformers:
         """Whether every watch had an event or a bookmark lately."""
         return all(now - source.sign_of_life_at <= _SILENCE_S for source in self._sources.values())
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether every first list is complete."""
+        return all(informer.synced.is_set() for informer in self._informers)
+
     async def wait_synced(self) -> None:
         """Return when every first list is complete."""
         for informer in self._informers:

@@ -14,7 +14,7 @@ import msgspec
 from kubeio.clock import Clock
 from kubeio.patch import merged
 from kubeio.rest.request_info import RequestInfo
-from proxy.bodies import JSON, UnsupportedEncoding, read_body
+from proxy.bodies import JSON, UnsupportedEncoding, read_object
 from proxy.protobuf import Malformed
 from proxy.refusals import Refusal, refusal_reply, reply
 
@@ -104,6 +104,6 @@ class EchoLocks:
 def _name_in(body: bytes, content_type: str) -> str:
     """The name of the object in *body*; empty if it cannot be read."""
     try:
-        return read_body(body, content_type).head.name
+        return read_object(body, content_type).head.name
     except (Malformed, UnsupportedEncoding):
         return ""

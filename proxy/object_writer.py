@@ -12,7 +12,7 @@ from kubeio.labels import json_pointer
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.protocol import RingKeys
+from kubeio.protocol import PROXY_MANAGER, RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.shard.handoff import (
@@ -136,7 +136,7 @@ class ObjectWriter:
             namespace=node.key.namespace,
             type=bytes,
             metadata_only=True,
-            field_manager="ringleader-proxy",
+            field_manager=PROXY_MANAGER,
         )
 
 

@@ -12,8 +12,9 @@ from typing import Final, Protocol, cast
 
 import httptools
 
+from proxy.aliased_answer import AliasedAnswer
 from proxy.headers import Header, Request
-from proxy.server_side import BUFFERED_BYTES, OnEnd, OnInvalid, ServerSide
+from proxy.server_side import BUFFERED_BYTES, OnEnd, ServerSide
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_BODY_BYTES: Final = 16 * 1024**2
@@ -91,14 +92,14 @@ class Pair(asyncio.Protocol):
             self._transport.write(data)
         self._finish()
 
-    def forward(self, data: bytes, on_end: OnEnd | None = None, on_invalid: OnInvalid | None = None) -> None:
+    def forward(self, data: bytes, on_end: OnEnd | None = None, aliased: AliasedAnswer | None = None) -> None:
         """Send the request under way to the server as *data*.
 
-        With *on_end* its answer is awaited even if the client hangs up.
+        With *on_end* its answer is awaited even if the client hangs up; it passes through *aliased* if that is given.
         """
         if self._server is None or self._request is None:
             raise RuntimeError("forward without a request or a server")
-        self._server.send(data, self._request, on_end, on_invalid)
+        self._server.send(data, self._request, on_end, aliased)
 
     def cut(self) -> None:
         """Close the client's connection at once. An answer that is awaited is still read."""

@@ -16,7 +16,7 @@ PREFIX: Final = b"k8s\0"
 _TYPE_META, _RAW, _CONTENT_ENCODING = 1, 2, 3
 _METADATA: Final = 1
 _NAME, _GENERATE_NAME, _LABELS, _OWNER_REFERENCES = 1, 2, 11, 13
-_OWNER_UID, _OWNER_CONTROLLER = 4, 6
+_OWNER_KIND, _OWNER_NAME, _OWNER_UID, _OWNER_API_VERSION, _OWNER_CONTROLLER = 1, 3, 4, 5, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BITS: Final = 64
 _MAX_NUMBER: Final = 2**29 - 1
@@ -26,14 +26,28 @@ class Malformed(ValueError):
     """Bytes that are no message, or no object."""
 
 
+class Controller(msgspec.Struct, frozen=True):
+    """The owner reference with `controller: true`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class ObjectHead(msgspec.Struct, frozen=True):
-    """What the metadata of an object says of it, and its kind; *controller_uid* is empty without a controller."""
+    """What the metadata of an object says of it, and its kind."""
 
     kind: str = ""
     name: str = ""
     generate_name: str = ""
-    controller_uid: str = ""
+    controller: Controller | None = None
     labels: dict[str, str] = {}
+
+    @property
+    def controller_uid(self) -> str:
+        """Empty without a controller."""
+        return self.controller.uid if self.controller is not None else ""
 
 
 class Message:
@@ -64,13 +78,14 @@ class Message:
             for key, value in labels.items()
         )
         metadata = _field(_METADATA, more)
-        size = _varint(end - begin + len(metadata))
+        size = varint(end - begin + len(metadata))
         view = memoryview(self._content)
-        raw_key = _varint(_RAW << 3 | _BYTES)
+        raw_key = varint(_RAW << 3 | _BYTES)
         return b"".join((view[:start], raw_key, size, view[begin:end], metadata, view[max(end, start) :]))
 
     def _read_head(self, kind: str) -> ObjectHead:
-        name = generate_name = controller = b""
+        name = generate_name = b""
+        controller: Controller | None = None
         labels: dict[str, str] = {}
         content = self._content
         _, begin, end = self._raw or (0, 0, 0)
@@ -84,9 +99,9 @@ class Message:
                     generate_name = content[slice(*_span(inner))]
                 elif part == _LABELS:
                     labels[_text(_last(content, inner, 1))] = _text(_last(content, inner, 2))
-                elif part == _OWNER_REFERENCES and not controller and _is_controller(content, inner):
-                    controller = _last(content, inner, _OWNER_UID)
-        return ObjectHead(kind, _text(name), _text(generate_name), _text(controller), labels)
+                elif part == _OWNER_REFERENCES and controller is None:
+                    controller = _controller(content, inner)
+        return ObjectHead(kind, _text(name), _text(generate_name), controller, labels)
 
 
 _Value = tuple[int, int] | int
@@ -144,14 +159,19 @@ def _last(content: bytes, message: _Value, number: int) -> bytes:
     return found
 
 
-def _is_controller(content: bytes, reference: _Value) -> bool:
-    found: _Value = 0
-    for _, number, value in _fields(content, *_span(reference)):
-        if number == _OWNER_CONTROLLER:
-            found = value
-    if not isinstance(found, int):
+def _controller(content: bytes, reference: _Value) -> Controller | None:
+    """The controller that *reference* names; None if it is no controller."""
+    parts = {number: value for _, number, value in _fields(content, *_span(reference))}  # the last one counts
+    is_controller = parts.get(_OWNER_CONTROLLER, 0)
+    if not isinstance(is_controller, int):
         raise Malformed("bytes where a number is expected")
-    return bool(found)
+    if not is_controller:
+        return None
+    texts = (
+        _text(content[slice(*_span(parts[number]))]) if number in parts else ""
+        for number in (_OWNER_API_VERSION, _OWNER_KIND, _OWNER_NAME, _OWNER_UID)
+    )
+    return Controller(*texts)
 
 
 def _text(content: bytes) -> str:
@@ -161,7 +181,8 @@ def _text(content: bytes) -> str:
         raise Malformed("a text that is not UTF-8") from None
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """*number* as protobuf writes numbers and lengths."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -171,4 +192,4 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+    return varint(number << 3 | _BYTES) + varint(len(content)) + content

@@ -36,6 +36,11 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+def reason_of(refusal: Refusal) -> str:
+    """Kubernetes' word for *refusal*."""
+    return refusal.reason or _REASONS.get(refusal.status, "")
+
+
 def reply(status: int, body: bytes, content_type: str = "application/json", headers: bytes = b"") -> bytes:
     """An answer of HTTP/1.1 as it goes through the socket; *headers* end with CRLF each."""
     return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n%b" % (
@@ -56,7 +61,7 @@ def refusal_reply(refusal: Refusal) -> bytes:
         "metadata": {},
         "status": "Failure",
         "message": refusal.message,
-        "reason": refusal.reason or _REASONS.get(refusal.status, ""),
+        "reason": reason_of(refusal),
         "code": refusal.status,
     }
     headers = b""

@@ -1,14 +1,14 @@
 """The relay: a server on loopback that passes a controller's requests on to the API server, as its director decides.
 
-Owns the listening socket, as whom requests are sent, and when a write is sent. Answers pass unchanged. What is done to
-which request: `proxy.routes`.
+Owns the listening socket, as whom requests are sent, and when a write is sent. What is done to which request:
+`proxy.routes`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Final, assert_never
 
@@ -18,12 +18,16 @@ from kubeio.http.dialer import Dialer
 from kubeio.http.endpoint import Credential
 from kubeio.http.messages import BrokenMessage
 from kubeio.http.tls import UnusableKeyPair
+from proxy.alias import AliasedStream
+from proxy.aliased_answer import AliasedAnswer, OnInvalid
 from proxy.bodies import Body
 from proxy.director import Admitted, Director, Write
 from proxy.headers import Header, Identity, Request, request_head
 from proxy.locks import EchoLocks
 from proxy.loopback import HOST, Loopback
 from proxy.pair import Pair
+from proxy.patches import RemovesLabels
+from proxy.protobuf import Malformed
 from proxy.refusals import Refusal, refusal_reply
 from proxy.routes import Refused, Route, Router
 from proxy.server_side import ServerSide
@@ -135,7 +139,8 @@ class Relay:
             return
         credential = self._credentials.current()
         if reply_or_route.write is None and credential and pair.server(credential.certificate):
-            pair.forward(self._message(request, reply_or_route, credential, request.body))
+            data = self._message(request, reply_or_route, credential, request.body)
+            pair.forward(data, aliased=_aliased(reply_or_route))
         else:
             self._start(pair, self._send(pair, request, reply_or_route))
 
@@ -163,10 +168,11 @@ class Relay:
             return
         data = self._message(request, route, credential, body)
         if route.write is None:
-            pair.forward(data)
+            pair.forward(data, aliased=_aliased(route))
             return
         self._director.begin(route.write)
-        pair.forward(data, partial(self._note_end, route.write), partial(self._instead_of, route.write))
+        answer = _aliased(route, partial(self._instead_of, route.write))
+        pair.forward(data, partial(self._note_end, route.write), answer)
 
     def _instead_of(self, write: Write, answer: bytes) -> bytes:
         refusal = self._director.instead_of(write, answer)
@@ -194,7 +200,7 @@ class Relay:
             case Refusal():
                 raise Refused(verdict)
             case Admitted():
-                return body.with_labels(verdict.labels) if body is not None and verdict.labels else content
+                return _labelled(body, verdict.labels) if body is not None and verdict.labels else content
         assert_never(verdict)
 
     def _message(self, request: Request, route: Route, credential: Credential, body: bytes) -> bytes:
@@ -237,6 +243,20 @@ class Relay:
         for pair in list(self._pairs):
             pair.abort()
         await self.wait_quiet()
+
+
+def _aliased(route: Route, on_invalid: OnInvalid | None = None) -> AliasedAnswer | None:
+    return None if route.alias is None else AliasedAnswer(AliasedStream(route.alias), on_invalid)
+
+
+def _labelled(body: Body, labels: Mapping[str, str]) -> bytes:
+    """*body* with *labels*. Raises Refused."""
+    try:
+        return body.with_labels(labels)
+    except RemovesLabels as error:
+        raise Refused(Refusal(422, str(error), reason="Invalid")) from None
+    except Malformed as error:
+        raise Refused(Refusal(400, str(error))) from None
 
 
 async def _raise(error: Exception) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeio.rest.request_info import BadTarget, RequestInfo, request_info
-from proxy.bodies import PATCHES, Body, UnsupportedEncoding, read_body
+from proxy.alias import Alias
+from proxy.bodies import Body, UnsupportedEncoding, read_body
 from proxy.director import Director, Write
 from proxy.headers import Header, Request, first_value
 from proxy.locks import EchoLocks
@@ -37,10 +38,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What goes to the server for a request: *target*, without the header *without*; *write* if it is one."""
+    """What goes to the server for a request: *target*, without the header *without*; *write* if it is one.
+
+    *alias*: what stands in the answer instead of the shard's name.
+    """
 
     target: str
     without: bytes = b""
+    alias: Alias | None = None
     write: Write | None = None
     body: Body | None = None
 
@@ -76,25 +81,25 @@ class Router:
         return self._resource_route(request, info, target, content_type) if reply is None else reply
 
     def _resource_route(self, request: Request, info: RequestInfo, target: str, content_type: str) -> Route:
-        without = b""
-        selection = self._director.selection(info) if info.verb in _COLLECTIONS else None
+        alias, selection = self._director.alias(info), None
+        if info.verb in _COLLECTIONS:
+            selection = self._director.selection(info)
         if selection is not None:
             if info.is_old_watch:
                 raise Refused(Refusal(410, f"{info.path} honours no selector; watch the collection instead"))
-            target = select(target, selection.terms, not_older_than=selection.not_older_than)
-            without = b"accept-encoding"  # servers from 1.37 on compress each event of a watch
+            target = select(target, selection.terms, not_older_than=selection.not_older_than, alias=alias)
+        # large answers are compressed, from 1.37 on each event of a watch
+        without = b"accept-encoding" if selection is not None or alias is not None else b""
         if info.verb not in _WRITES:
-            return Route(target, without)
+            return Route(target, without, alias)
         body = None
         if info.verb in ("create", "update", "patch") and self._director.reads_body(info):
             body = _read(request, content_type)
-        return Route(target, without, Write(info, body.head if body else None), body)
+        return Route(target, without, alias, Write(info, body.head if body else None), body)
 
 
-def _read(request: Request, content_type: str) -> Body | None:
-    """The object in the body of *request*; None if it is a patch that describes a change. Raises Refused."""
-    if content_type.partition(";")[0].strip().lower() in PATCHES:
-        return None
+def _read(request: Request, content_type: str) -> Body:
+    """The body of *request*. Raises Refused."""
     if request.header(b"content-encoding") not in (b"", b"identity"):
         raise Refused(Refusal(415, "a compressed body is not supported here"))
     try:

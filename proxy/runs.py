@@ -7,9 +7,9 @@ run begins with complete lists: neither the proxy nor the controller goes on fro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -20,6 +20,7 @@ from kubeio.errors import KubeError
 from proxy.gate import Gate
 from proxy.informers import TreeInformers
 from proxy.object_writer import ObjectWriter
+from proxy.restart import Cause, HandedOver, Pace, Restart, nodes_of
 from proxy.trees import Node, Trees
 
 log = structlog.get_logger("proxy")
@@ -27,10 +28,10 @@ log = structlog.get_logger("proxy")
 _WRITES_AT_ONCE: Final = 32
 _LOOK_EVERY_S: Final = 0.05
 """Changes are looked at so often at most: many come at once."""
-_AGAIN_S: Final = 60.0
-"""What could not be given up or made visible is tried again in a restart after so long."""
 _SEEN_WITHIN_S: Final = 5.0
 """Time for the events of the proxy's own writes."""
+_LEAVING_AGAIN_S: Final = 1.0
+"""What a leaving shard could not give up is tried again after so long: no controller runs that a restart would end."""
 _LONG_RUN_S: Final = 60.0
 """A controller that ends by itself after so long has not crashed at its start."""
 
@@ -47,20 +48,6 @@ class ControllerProcess(Protocol):
         """Its exit code, once it has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """When a restart is due: *settle_s* after the last change that needs one, at most *longest_s* after the first.
-
-    A run lasts ten times as long as the restart before it at least, without its calm. *calm_s*: before a start nothing
-    has arrived for so long, but for *longest_calm_s* at most: it spares restarts, and proves nothing.
-    """
-
-    settle_s: float = 2.0
-    longest_s: float = 10.0
-    calm_s: float = 2.0
-    longest_calm_s: float = 10.0
-
-
 class Runs:
     """Keeps *process* running. Each run has *new_trees*, and *follow* gives the informers that fill them.
 
@@ -73,7 +60,7 @@ class Runs:
         gate: Gate,
         writer: ObjectWriter,
         *,
-        new_trees: Callable[[], Trees],
+        new_trees: Callable[[], Awaitable[Trees]],
         follow: Callable[[Trees, Callable[[], None]], TreeInformers],
         pace: Pace,
         clock: Clock,
@@ -93,45 +80,84 @@ class Runs:
         """How long the last restart took, without its calm."""
         self._torn: Final[set[str]] = set()
         """Visible roots whose trees may have been given up in part, because the API server failed meanwhile."""
+        self._down: tuple[Cause, float] | None = None
+        """Why the controller is down, and since when; None before its first start."""
+        self.why_down: str | None = "objects are not listed yet"
+        """Why the controller does not run now; None: it does."""
 
-    async def run(self, stopping: asyncio.Event, *, on_synced: Callable[[], None] = lambda: None) -> None:
+    async def run(
+        self,
+        stopping: asyncio.Event,
+        *,
+        over: asyncio.Event | None = None,
+        on_synced: Callable[[], None] = lambda: None,
+        on_restart: Callable[[Cause, float], None] = lambda cause, took_s: None,
+    ) -> None:
         """Run the controller again and again, until *stopping*. *on_synced*: the first lists are complete.
+
+        Between *stopping* and *over*, what is asked for is given up at once; without *over* it is not. *on_restart*
+        gets the seconds without a controller.
 
         Raises: KubeError if a first list fails for good; OSError if the controller cannot be started.
         """
-        while not stopping.is_set():
-            exit_code = await self._run_once(stopping, on_synced)
+        over = over or stopping
+        while not (stopping.is_set() and over.is_set()):
+            exit_code = await self._run_once(stopping, over, on_synced, on_restart)
             self._is_first = False
             if exit_code is not None and not stopping.is_set():
                 pause_s = self._backoff.failed(self._clock.now())
                 log.warning("controller ended by itself", exit_code=exit_code, again_in_s=round(pause_s, 1))
-                await asyncio.sleep(pause_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), pause_s)
 
-    async def _run_once(self, stopping: asyncio.Event, on_synced: Callable[[], None]) -> int | None:
+    async def _run_once(
+        self,
+        stopping: asyncio.Event,
+        over: asyncio.Event,
+        on_synced: Callable[[], None],
+        on_restart: Callable[[Cause, float], None],
+    ) -> int | None:
         """One run; its exit code if it ended by itself."""
         changed = asyncio.Event()
-        trees = self._new_trees()
+        trees = await self._new_trees()
         informers = self._follow(trees, changed.set)
         began_at = self._clock.now()
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
             on_synced()
+            self.why_down = "objects are handed over"
             calm_s = await self._wait_calm(trees, changed, stopping)
-            due = _Restart(trees, await self._hand_over(trees, informers), now=self._clock.now())
             exit_code = None
             if not stopping.is_set():
+                due = Restart(trees, await self._hand_over(trees, informers), now=self._clock.now())
                 self._gate.trees = trees
                 await self._process.start()
                 self._restart_s = self._clock.now() - began_at - calm_s
+                self._note_start(on_restart)
                 exit_code = await self._wait_due(due, changed, stopping)
+                self._note_end(exit_code)
                 await self._process.stop()
                 await self._gate.wait_ended()
                 self._gate.trees = None
+            if stopping.is_set() and not over.is_set():
+                await self._give_up_until(over, trees, changed)
             following.cancel()
         return exit_code
 
-    async def _wait_due(self, due: _Restart, changed: asyncio.Event, stopping: asyncio.Event) -> int | None:
+    def _note_start(self, on_restart: Callable[[Cause, float], None]) -> None:
+        if self._down is not None:
+            cause, since = self._down
+            on_restart(cause, self._clock.now() - since)
+        self.why_down = None
+
+    def _note_end(self, exit_code: int | None) -> None:
+        self._down = (Cause.HANDOFF if exit_code is None else Cause.EXIT, self._clock.now())
+        self.why_down = (
+            "it restarts for a handoff" if exit_code is None else f"it ended by itself with {exit_code}"
+        )
+
+    async def _wait_due(self, due: Restart, changed: asyncio.Event, stopping: asyncio.Event) -> int | None:
         """Make new roots visible, until the controller ends by itself (its exit code) or a restart is due (None)."""
         earliest_at = self._clock.now() + 10 * self._restart_s
         async with asyncio.TaskGroup() as tasks:
@@ -164,25 +190,26 @@ class Runs:
 
         A shard that has just begun gets its first objects now.
         """
-        began_at = self._clock.now()
-        until = began_at + self._pace.longest_calm_s
-        while (trees.due.arrived or self._is_first) and self._clock.now() < until and not stopping.is_set():
+        began_at = quiet_since = self._clock.now()
+        seen = _size(trees)
+        while (trees.due.arrived or self._is_first) and not stopping.is_set():
+            until = min(quiet_since + self._pace.calm_s, began_at + self._pace.longest_calm_s)
             changed.clear()
             try:
-                async with asyncio.timeout(self._pace.calm_s):
+                async with asyncio.timeout(until - self._clock.now()):
                     await changed.wait()
             except TimeoutError:
                 break
+            if seen != (seen := _size(trees)):  # objects that change do not count
+                quiet_since = self._clock.now()
         return self._clock.now() - began_at
 
-    async def _hand_over(self, trees: Trees, informers: TreeInformers) -> _HandedOver:
+    async def _hand_over(self, trees: Trees, informers: TreeInformers) -> HandedOver:
         """Give up what is asked for, and make visible the trees that have arrived whole."""
-        asked, arrived = _nodes(trees, trees.due.asked), _nodes(trees, trees.due.arrived)
-        async with asyncio.TaskGroup() as tasks:
-            for node in filter(trees.may_go, asked):
-                tasks.create_task(self._give_up(trees, node), name="give up")
+        asked, arrived = nodes_of(trees, trees.due.asked), nodes_of(trees, trees.due.arrived)
+        await self._give_up_all(trees, list(filter(trees.may_go, asked)))
         kept = [node for node in arrived if node.drain is None]
-        torn = _nodes(trees, self._torn)
+        torn = nodes_of(trees, self._torn)
         absent = await self._absent(trees, [*kept, *torn], informers)
         for node in torn:
             if node.uid in absent:
@@ -190,7 +217,7 @@ class Runs:
         self._torn.intersection_update(absent)
         shown = await self._show([node for node in kept if node.uid not in absent])
         await self._wait_seen(trees, shown)
-        return _HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
+        return HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
 
     async def _absent(
         self, trees: Trees, nodes: Sequence[Node], informers: TreeInformers
@@ -225,6 +252,34 @@ class Runs:
                 return
             await asyncio.sleep(_LOOK_EVERY_S)
 
+    async def _give_up_until(self, over: asyncio.Event, trees: Trees, changed: asyncio.Event) -> None:
+        """Give up what is asked for as it is asked for, until *over*; what failed is tried again after a while."""
+        handled: dict[str, str] = {}
+        async with asyncio.TaskGroup() as tasks:
+            ended = tasks.create_task(over.wait(), name="end")
+            while not over.is_set():
+                changed.clear()
+                asked = [
+                    node
+                    for node in nodes_of(trees, trees.due.asked)
+                    if handled.get(node.uid) != node.resource_version
+                ]
+                await self._give_up_all(trees, asked)
+                handled |= {node.uid: node.resource_version for node in asked}
+                woken = tasks.create_task(changed.wait(), name="changes")
+                done, _ = await asyncio.wait(
+                    {ended, woken}, timeout=_LEAVING_AGAIN_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                woken.cancel()
+                if not done:
+                    handled.clear()
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _give_up_all(self, trees: Trees, nodes: Sequence[Node]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for node in nodes:
+                tasks.create_task(self._give_up(trees, node), name="give up")
+
     async def _give_up(self, trees: Trees, node: Node) -> None:
         async with self._slots:
             self._torn.add(node.uid)
@@ -254,53 +309,6 @@ class Runs:
         return shown
 
 
-@dataclass(frozen=True, slots=True)
-class _HandedOver:
-    """What was done before a run. *versions*: of what was handled; *absent*: what its tree waits for; by uid."""
-
-    versions: Mapping[str, str]
-    absent: Mapping[str, frozenset[str]]
-
-
-class _Restart:
-    """Whether a restart is due for *trees*. *before*: what was handled before this run."""
-
-    def __init__(self, trees: Trees, before: _HandedOver, *, now: float) -> None:
-        self.trees: Final = trees
-        self.size = 0
-        """Objects that wait for a restart."""
-        self._before: Final = before
-        self._again_at: Final = now + _AGAIN_S
-        self._shown: Final[set[str]] = set()
-        self._first_at = self._last_at = 0.0
-
-    def take_new(self) -> list[Node]:
-        """Roots that can become visible now; each once."""
-        new = [node for node in _nodes(self.trees, self.trees.due.arrived) if self.trees.is_new(node)]
-        taken = [node for node in new if node.uid not in self._shown]
-        self._shown.update(node.uid for node in taken)
-        return taken
-
-    def at(self, now: float, *, pace: Pace) -> float | None:
-        """When a restart is due by what waits *now*; None if nothing does."""
-        due = self.trees.due
-        waiting = [node for node in _nodes(self.trees, due.arrived | due.asked) if self._waits(node, now)]
-        if len(waiting) != self.size:
-            self._first_at, self._last_at = (self._first_at if self.size else now), now
-            self.size = len(waiting)
-        if not waiting:
-            return self._again_at if due and now < self._again_at else None
-        return min(self._first_at + pace.longest_s, self._last_at + pace.settle_s)
-
-    def _waits(self, node: Node, now: float) -> bool:
-        """What could not be handled before this run is tried again after a while."""
-        if node.drain is not None and not self.trees.may_go(node):
-            return False
-        is_handled = self._before.versions.get(node.uid) == node.resource_version and now < self._again_at
-        absent = self._before.absent.get(node.uid)
-        has_come = bool(absent) and all(self.trees.get(uid) is not None for uid in absent or ())
-        return (has_come or not is_handled) and not self.trees.is_new(node)
-
-
-def _nodes(trees: Trees, uids: Iterable[str]) -> list[Node]:
-    return [node for uid in list(uids) if (node := trees.get(uid)) is not None]
+def _size(trees: Trees) -> tuple[int, int]:
+    """Objects, and those that are not visible yet."""
+    return len(trees), len(trees.due.arrived)

@@ -1,4 +1,5 @@
-"""The connection to the server of one pair: answers are parsed for their framing only and passed on as bytes.
+"""The connection to the server of one pair: answers are parsed for their framing only and passed on as bytes, unless
+an alias stands in them.
 
 Owns the server's socket, and the end of each request: an answer that is awaited is read to its end even if the client
 hung up. Knows no Kubernetes.
@@ -12,6 +13,7 @@ from typing import Final, Protocol, cast
 
 import httptools
 
+from proxy.aliased_answer import AliasedAnswer
 from proxy.headers import Request
 
 BUFFERED_BYTES: Final = 256 * 1024
@@ -21,9 +23,6 @@ ANSWER_WITHIN_S: Final = 60.0
 
 OnEnd = Callable[[int | None], None]
 """Called once, with the status of the answer; None: there was none."""
-OnInvalid = Callable[[bytes], bytes]
-"""Called with the whole answer of status 422; gives what the client gets for it."""
-_INVALID: Final = 422
 
 
 class ClientSide(Protocol):
@@ -60,9 +59,8 @@ class ServerSide(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None
+        self._aliased: AliasedAnswer | None = None
         self._on_end: OnEnd | None = None
-        self._on_invalid: OnInvalid | None = None
-        self._kept = bytearray()
         self._status = 0
         self._is_framed = False
         self._is_raw = False
@@ -75,11 +73,11 @@ class ServerSide(asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and self._request is None
 
-    def send(self, data: bytes, request: Request, on_end: OnEnd | None, on_invalid: OnInvalid | None) -> None:
-        """Send *data*, which is *request*."""
-        self._request, self._on_end, self._status = request, on_end, 0
-        self._on_invalid = on_invalid
-        self._kept.clear()
+    def send(
+        self, data: bytes, request: Request, on_end: OnEnd | None, aliased: AliasedAnswer | None = None
+    ) -> None:
+        """Send *data*, which is *request*. *aliased*: through it the answer passes."""
+        self._request, self._on_end, self._status, self._aliased = request, on_end, 0, aliased
         if self._transport is None:
             self._lost()
         else:
@@ -133,18 +131,13 @@ class ServerSide(asyncio.Protocol):
         if self._request is None and not self._is_raw:
             self.abort()  # unrequested bytes: the next answer could belong to another request
             return
-        if self._on_invalid is None:
+        if self._aliased is None:
             self._client.deliver(data)  # before its end is noticed
-        else:
-            self._kept += data
-        if self._is_raw:
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._switch()
-        except httptools.HttpParserError:
-            self.abort()
+        elif self._is_raw:
+            self._aliased.feed_raw(data)
+        if not self._is_raw:
+            self._parse(data)
+        self._deliver_aliased()
 
     def pause_writing(self) -> None:
         if self._client is not None:
@@ -171,28 +164,42 @@ class ServerSide(asyncio.Protocol):
             size == 17 and name.lower() == b"transfer-encoding"
         ):
             self._is_framed = True
+        if self._aliased is not None:
+            self._aliased.add_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
+        if self._aliased is not None:
+            self._aliased.end_head(self._status)
         if self._client is not None:
             self._client.note_status(self._status)
-        if self._on_invalid is not None and self._status >= 200 and self._status != _INVALID:
-            self._on_invalid = None
-            self._deliver_kept(bytes(self._kept))
         if self._request is not None and self._request.method == b"HEAD":
             self._finish(keep_alive=False)
 
+    def on_body(self, body: bytes) -> None:
+        if self._aliased is not None:
+            self._aliased.feed(body)
+
     def on_message_complete(self) -> None:
         if self._status >= 200 and self._request is not None:
-            if self._on_invalid is not None:
-                self._deliver_kept(self._on_invalid(bytes(self._kept)))
+            if self._aliased is not None:
+                self._aliased.end()
             self._finish(keep_alive=self._parser.should_keep_alive())
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    def _deliver_kept(self, data: bytes) -> None:
-        self._kept.clear()
-        if self._client is not None:
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._switch()
+            if self._aliased is not None and self._is_raw:
+                self._aliased.feed_raw(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.abort()
+
+    def _deliver_aliased(self) -> None:
+        if self._aliased is not None and self._client is not None and (data := self._aliased.take()):
             self._client.deliver(data)
 
     def _switch(self) -> None:
@@ -200,12 +207,14 @@ class ServerSide(asyncio.Protocol):
             self.abort()
             return
         self._is_raw = True
+        self._deliver_aliased()
         self._end(self._status)
         if self._client is not None:
             self._client.upgraded()
 
     def _finish(self, *, keep_alive: bool) -> None:
-        self._request = None
+        self._deliver_aliased()
+        self._request = self._aliased = None
         self._end(self._status)
         if self._deadline is not None:
             self._deadline.cancel()
@@ -216,6 +225,9 @@ class ServerSide(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         in_answer, self._request = self._request is not None, None
+        if self._aliased is not None:
+            self._aliased.cut_off()
+            self._deliver_aliased()
         # an answer without a length ends with its connection
         self._end(self._status if self._status >= 200 and not self._is_framed else None)
         if self._client is not None:

@@ -14,6 +14,8 @@ from kubeio.fence import policies_of
 from kubeio.models import ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.request_info import RequestInfo
+from proxy.alias import Alias
+from proxy.companions import Companions
 from proxy.director import Admitted, Selection, Write
 from proxy.gate import Gate
 from proxy.informers import TreeKind
@@ -26,7 +28,10 @@ _UNFENCED: Final = frozenset({"scale", "eviction", "binding"})
 
 
 class ShardDirector:
-    """Director of the controller behind *shard*. *newest*: the newest version of a kind that was seen, by its name."""
+    """Director of the controller behind *shard*. *newest*: the newest version of a kind that was seen, by its name.
+
+    *refused* is called with each refusal of a write.
+    """
 
     def __init__(
         self,
@@ -36,12 +41,17 @@ class ShardDirector:
         keys: RingKeys,
         shard: str,
         newest: Callable[[str], str],
+        companions: Companions,
+        refused: Callable[[Refusal], None] = lambda refusal: None,
     ) -> None:
         self._gate: Final = gate
         self._kinds: Final = {kind.name: kind for kind in kinds}
         self._keys: Final = keys
         self._shard: Final = shard
+        self._alias: Final = Alias(shard, keys)
         self._newest: Final = newest
+        self._companions: Final = companions
+        self._refused: Final = refused
 
     def selection(self, request: RequestInfo) -> Selection | None:
         """What carries the shard's name, and is visible if its kind controls others."""
@@ -54,15 +64,30 @@ class ShardDirector:
         return Selection(terms, self._newest(kind.name))
 
     def reads_body(self, write: RequestInfo) -> bool:
-        """The bodies of the ring's objects get labels."""
-        return write.group_resource in self._kinds and not write.subresource
+        """The bodies of the ring's objects get labels; what is created below one of them is another kind's."""
+        if self._companions.has(write.group_resource):
+            return write.verb == "create" and not write.subresource  # its name
+        is_object = not write.subresource or write.verb != "create"
+        return write.group_resource in self._kinds and is_object
+
+    def alias(self, request: RequestInfo) -> Alias | None:
+        """In all that is said of the ring's objects."""
+        return self._alias if request.group_resource in self._kinds else None
 
     async def admit(self, write: Write) -> Admitted | Refusal:
-        """Writes to the ring's objects pass to visible trees, all others while the Lease is young."""
+        """Writes to trees and to companions pass if those are visible, all others while the Lease is young."""
+        verdict = await self._verdict(write)
+        if isinstance(verdict, Refusal):
+            self._refused(verdict)
+        return verdict
+
+    async def _verdict(self, write: Write) -> Admitted | Refusal:
         info = write.info
         kind = self._kinds.get(info.group_resource)
         if info.subresource in _UNFENCED and (kind is not None or info.subresource != "scale"):
             return Refusal(403, f"ringleader: {info.subresource} of {info.group_resource} is not passed on")
+        if self._companions.has(info.group_resource):
+            return await self._companions.admit(write) or Admitted()
         if kind is None or info.verb == "deletecollection":
             return self._gate.admit_any() or Admitted()
         if info.verb == "create" and not info.subresource:
@@ -73,7 +98,7 @@ class ShardDirector:
         refusal = await self._gate.admit(kind.name, key)
         if refusal is not None:
             return refusal
-        return Admitted(self._labels(kind)) if write.body is not None else Admitted()
+        return Admitted(self._labels() | self._asked(kind, key, write))
 
     def begin(self, write: Write) -> None:
         self._gate.begin(write)
@@ -97,18 +122,21 @@ class ShardDirector:
             return self._gate.admit_any() or Admitted(self._copied(head.labels if head is not None else {}))
         key = ObjectKey(info.namespace, info.name or head.name or head.generate_name)
         refusal = await self._gate.admit(kind.name, key, controller=head.controller_uid)
-        return refusal if refusal is not None else Admitted(self._labels(kind))
+        return refusal if refusal is not None else Admitted(self._labels())
 
-    def _labels(self, kind: TreeKind) -> dict[str, str]:
-        own = {self._keys.shard: self._shard}
-        return own if kind.is_leaf else own | {self._keys.visible: self._shard}
+    def _labels(self) -> dict[str, str]:
+        return {self._keys.shard: self._shard, self._keys.visible: self._shard}
+
+    def _asked(self, kind: TreeKind, key: ObjectKey, write: Write) -> dict[str, str]:
+        """The label that the controller does not see: an update without it would take it off."""
+        node = self._gate.find(kind.name, key) if write.info.verb == "update" else None
+        return {} if node is None or node.drain is None else {self._keys.drain: node.drain}
 
     def _copied(self, labels: dict[str, str]) -> dict[str, str]:
         """Labels of a root that was made with those of another object: it stays here, and is not asked for."""
         if self._keys.shard not in labels:
             return {}
-        kept = {self._keys.shard: self._shard, self._keys.visible: self._shard}
-        return kept | ({self._keys.drain: self._shard} if self._keys.drain in labels else {})
+        return self._labels() | ({self._keys.drain: self._shard} if self._keys.drain in labels else {})
 
 
 _SERVER_FAILED: Final = 500

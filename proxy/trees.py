@@ -87,6 +87,7 @@ class Trees:
         self._shard: Final = shard
         self._since: Final = since
         self._nodes: Final[dict[str, Node]] = {}
+        self._counts: Final[Counter[str]] = Counter()
         self._uids: Final[dict[tuple[str, ObjectKey], str]] = {}
         self._children: Final[dict[str, dict[str, None]]] = {}
         self._closed: Final[set[str]] = set()
@@ -96,8 +97,8 @@ class Trees:
         return len(self._nodes)
 
     def counts(self) -> dict[str, int]:
-        """Objects by resource."""
-        return dict(Counter(node.resource for node in self._nodes.values()))
+        """Objects by resource. Other threads may ask."""
+        return dict(self._counts)
 
     def put(self, node: Node) -> None:
         """A newer version of an object, which carries the shard's name."""
@@ -107,6 +108,7 @@ class Trees:
         known = self._uids.get((node.resource, node.key))
         if known is not None and known != node.uid:
             self.drop(known)  # another object of the same name
+        self._counts[node.resource] += old is None
         self._nodes[node.uid] = node
         self._uids[node.resource, node.key] = node.uid
         if node.controller:
@@ -119,6 +121,7 @@ class Trees:
         node = self._nodes.pop(uid, None)
         if node is None:
             return
+        self._counts[node.resource] -= 1
         if self._uids.get((node.resource, node.key)) == uid:
             del self._uids[node.resource, node.key]
         self._unlink(node)

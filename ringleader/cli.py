@@ -154,8 +154,14 @@ def sharder(context: typer.Context) -> None:
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
 def proxy() -> None:
     """Run an unmodified controller as one shard."""
+    from ringleader.unmodified import is_render
+
+    if is_render(words := sys.argv[2:]):
+        from ringleader.unmodified.command import run_render
+
+        raise typer.Exit(run_render(words))
     # `--` separates the controller's words: typer would swallow it, so they are taken as they came
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "proxy", *sys.argv[2:]])  # noqa: S606 - no shell is wanted
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "proxy", *words])  # noqa: S606 - no shell is wanted
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)

@@ -44,13 +44,19 @@ def page() -> str:
     parts = [_HEAD, _table(rows)]
     for field, name, definition in NAMED:
         entry = schema["definitions"][definition]
-        rows = [
-            _row(f"{field}.{name}.{key}", _resolved(one, schema), one["description"], "")
-            for key, one in entry["properties"].items()
-            if "description" in one
-        ]
+        rows = list(_rows_below(f"{field}.{name}", entry, schema))
         parts += [f"## One of `{field}`\n", f"{_about(definition)}\n", _table(rows)]
     return "\n".join(parts)
+
+
+def _rows_below(path: str, entry: Doc, schema: Doc) -> Iterator[str]:
+    """A row of each described value of *entry*, and of those below it."""
+    for key, one in entry["properties"].items():
+        if "description" in one:
+            yield _row(f"{path}.{key}", _resolved(one, schema), one["description"], "")
+            resolved = _resolved(one, schema)
+            if "properties" in resolved and "required" not in resolved:
+                yield from _rows_below(f"{path}.{key}", resolved, schema)
 
 
 def _about(definition: str) -> str:

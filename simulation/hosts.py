@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from devcluster.accounts import Account
-from kubeio.access.cluster import Cluster
+from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster
 from kubeio.http.endpoint import Endpoint, Trust
 from kubeio.program.host import Host
 from kubeio.program.http_server import HttpServer
@@ -50,7 +51,9 @@ class SimulatedHost(Host):
         self._network: Final = network
         self._account: Final = Account(user)
 
-    def cluster(self, *, kubeconfig: str | None, context: str | None) -> Cluster:
+    def cluster(
+        self, *, kubeconfig: str | None, context: str | None, service_account: Path = SERVICE_ACCOUNT
+    ) -> Cluster:
         return _CLUSTER
 
     def client(

@@ -13,7 +13,9 @@ from typing import Final
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.program import runtime
+from kubeio.protocol import RingKeys
 from kubeio.rest.request_info import RequestInfo
+from proxy.alias import NAME_LENGTH, Alias
 from proxy.controller_files import write_files
 from proxy.director import Admitted, Selection, Write
 from proxy.locks import EchoLocks
@@ -21,7 +23,9 @@ from proxy.loopback import Loopback
 from proxy.refusals import Refusal
 from proxy.relay import Relay
 
-LABELS: Final = {"shard.bench/ring": "life", "visible.bench/ring": "life"}
+_KEYS: Final = RingKeys("ring", "bench")
+_ALIAS: Final = Alias("life-".ljust(NAME_LENGTH, "0"), _KEYS)
+LABELS: Final = dict.fromkeys((_KEYS.shard, _KEYS.visible), "life-".ljust(NAME_LENGTH, "0"))
 _TERMS: Final = ",".join(f"{name}={value}" for name, value in LABELS.items())
 
 
@@ -30,6 +34,9 @@ class AdmitAll:
 
     def selection(self, request: RequestInfo) -> Selection | None:
         return Selection(_TERMS) if request.resource == "configmaps" else None
+
+    def alias(self, request: RequestInfo) -> Alias | None:
+        return _ALIAS if request.resource == "configmaps" else None
 
     def reads_body(self, write: RequestInfo) -> bool:
         return write.resource == "configmaps"

@@ -47,11 +47,16 @@ class Cluster:
 
 
 def load_cluster(
-    *, kubeconfig: str | None = None, context: str | None = None, overrides: Overrides = NONE
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    overrides: Overrides = NONE,
+    service_account: Path = SERVICE_ACCOUNT,
 ) -> Cluster:
     """The cluster that *kubeconfig* (one path, or several as in $KUBECONFIG) and *context* name.
 
-    Without *kubeconfig*: $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    Without *kubeconfig*: $KUBECONFIG, else the pod's service account, whose files are in *service_account*, else
+    ~/.kube/config.
     Raises: InputError naming field, value and remedy.
     """
     environ = os.environ
@@ -61,8 +66,8 @@ def load_cluster(
         merged = read_kubeconfig(_paths(kubeconfig), source="--kubeconfig")
     elif environ.get("KUBECONFIG"):
         merged = read_kubeconfig(_paths(environ["KUBECONFIG"]), source="KUBECONFIG", skip_missing=True)
-    elif not names_entries and is_in_cluster(environ, SERVICE_ACCOUNT):
-        return in_cluster(environ, SERVICE_ACCOUNT, clock=clock, overrides=overrides)
+    elif not names_entries and is_in_cluster(environ, service_account):
+        return in_cluster(environ, service_account, clock=clock, overrides=overrides)
     else:
         home = Path("~/.kube/config").expanduser()
         if not home.exists():

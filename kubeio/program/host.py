@@ -9,7 +9,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Final
 
-from kubeio.access.cluster import Cluster, load_cluster
+from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.program.http_server import HttpServer
 from kubeio.program.loop_thread import LoopThread
@@ -18,6 +18,7 @@ from kubeio.rest.client import Client
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from kubeio.program.http_server import Handler
     from kubeio.program.loop_thread import Main
@@ -31,9 +32,11 @@ class Host:
         self.clock: Final = clock or SystemClock()
         self.rng: Final = rng or random.Random()  # noqa: S311 - jitter and names, no secrets
 
-    def cluster(self, *, kubeconfig: str | None, context: str | None) -> Cluster:
-        """The cluster that flags, environment and files name. Raises InputError."""
-        return load_cluster(kubeconfig=kubeconfig, context=context)
+    def cluster(
+        self, *, kubeconfig: str | None, context: str | None, service_account: Path = SERVICE_ACCOUNT
+    ) -> Cluster:
+        """The cluster that flags, environment and files name; `load_cluster` says how. Raises InputError."""
+        return load_cluster(kubeconfig=kubeconfig, context=context, service_account=service_account)
 
     def client(
         self,

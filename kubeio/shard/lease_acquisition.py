@@ -55,9 +55,10 @@ def check_lease_member(member: str) -> str:
     return member
 
 
-def fresh_name(member: str, rng: random.Random) -> str:
-    """*member* cut to 54 characters, a dash and 8 random hex digits."""
-    return f"{member[:_MEMBER_IN_NAME].rstrip('-.')}-{rng.getrandbits(32):08x}"
+def fresh_name(member: str, rng: random.Random, *, length: int = 0) -> str:
+    """*member* cut to 54 characters, a dash and 8 random hex digits, with zeros before them up to *length*."""
+    stem = f"{member[:_MEMBER_IN_NAME].rstrip('-.')}-"
+    return f"{stem}{rng.getrandbits(32):0{max(8, length - len(stem))}x}"
 
 
 def member_hash(member: str) -> str:
@@ -80,6 +81,12 @@ class LeaseTemplate:
     """Resources that the shard watches with its name, as `resource.group`."""
     pod: str = ""
     """`NAMESPACE/NAME` of the pod that it runs in, as far as it knows; for people and tools."""
+    name_length: int = 0
+    """How long the shard's name must be; 0: of any length."""
+
+    def fresh_name(self, rng: random.Random) -> str:
+        """A name that no shard has had."""
+        return fresh_name(self.member, rng, length=self.name_length)
 
     def annotations(self) -> dict[str, str]:
         marks = {
@@ -124,9 +131,10 @@ class LeaseTemplate:
         )
 
     def is_free(self, lease: Lease) -> bool:
-        """Whether *lease* is of this member, released by its own holder, and not taken."""
+        """Whether *lease* is of this member, released by its own holder, and not taken; its name fits."""
         return (
             lease.metadata.annotations.get(self.keys.member) == self.member
+            and self.name_length in (0, len(lease.metadata.name))
             and lease.metadata.annotations.get(self.keys.protocol) == PROTOCOL_VERSION
             and lease.spec.holder_identity in (None, "")
             and self.keys.released_by not in lease.metadata.annotations
@@ -217,14 +225,14 @@ async def _create(
 
     Any attempt under a name may be the one that was carried out, so the Lease's age counts from the first.
     """
-    name, sent_at = fresh_name(template.member, rng), clock.now()
+    name, sent_at = template.fresh_name(rng), clock.now()
     for attempt in range(10):
         try:
             lease = await leases.create(template.lease(name, namespace, clock))
         except AlreadyExists:
             lease = await leases.get(name)
             if not template.is_ours(lease):
-                name, sent_at = fresh_name(template.member, rng), clock.now()
+                name, sent_at = template.fresh_name(rng), clock.now()
                 continue
         except Unreachable as error:
             if not error.maybe_done:

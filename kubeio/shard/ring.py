@@ -26,6 +26,19 @@ log = structlog.get_logger("kubeio")
 _RING_POLL_S: Final = 10.0
 
 
+class FormerLease(msgspec.Struct, frozen=True):
+    """The former controller's leader-election Lease."""
+
+    namespace: str
+    name: str
+
+
+class ActivationView(msgspec.Struct, frozen=True):
+    """How the ring takes over from a controller that had one leader."""
+
+    lease: FormerLease
+
+
 class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Fields of a ring's spec that a replica reads."""
 
@@ -34,6 +47,7 @@ class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     label_domain: str = DEFAULT_DOMAIN
     key: str = "Object"
     max_lease_duration_seconds: int = 60
+    activation: ActivationView | None = None
 
 
 class RingView(msgspec.Struct, frozen=True):
@@ -51,7 +65,7 @@ class RingView(msgspec.Struct, frozen=True):
         """The ring's entry for *resource*. Raises: InputError."""
         for entry in self.spec.resources:
             if str(entry.main) == resource.group_resource:
-                return msgspec.structs.replace(entry, controlled_resources=self._below(entry))
+                return msgspec.structs.replace(entry, controlled_resources=self.below(entry))
         listed = ", ".join(str(entry.main) for entry in self.spec.resources) or "nothing"
         raise InputError(
             "--ring",
@@ -60,7 +74,7 @@ class RingView(msgspec.Struct, frozen=True):
             f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
         )
 
-    def _below(self, entry: RingEntry) -> list[GroupResource]:
+    def below(self, entry: RingEntry) -> list[GroupResource]:
         """Resources that follow objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
         below = list(entry.controlled_resources)
         for kind in below:  # grows meanwhile

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from kubeio.protocol import PROXY_MANAGER
 from ringleader.cluster.objects import named
 from ringleader.cluster.shards import ring_weights
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ringleader.cluster.causes import Cause
     from ringleader.cluster.managed_fields import DatedMeta
     from ringleader.cluster.ring import Ring
+    from ringleader.cluster.shards import Shard
     from ringleader.cluster.snapshot import Gap, RingState, Snapshot
     from sharder.planning.keys import RingKinds
 
@@ -132,6 +134,11 @@ class RingEvidence:
     @property
     def name(self) -> str:
         return self.state.name
+
+    @property
+    def proxies(self) -> list[Shard]:
+        """Its shards that are proxies of unmodified controllers and hold their Leases."""
+        return [shard for shard in self.state.held if shard.field_manager == PROXY_MANAGER]
 
     def lease(self, name: str) -> str:
         """The Lease *name* of this ring, in the words that kubectl takes."""

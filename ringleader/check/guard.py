@@ -60,7 +60,7 @@ def _absent(evidence: Evidence, ring: RingEvidence) -> Iterator[Finding]:
                 f"whoever may write {'its objects' if what == 'labels' else 'Leases there'} may forge them",
                 remedy=_INSTALL,
             )
-        elif "Deny" not in (actions := _spec(bindings[name]).get("validationActions") or []):
+        elif "Deny" not in (actions := spec_of(bindings[name]).get("validationActions") or []):
             yield _gap(
                 ring,
                 f"validatingadmissionpolicybinding/{name}",
@@ -73,9 +73,9 @@ def _absent(evidence: Evidence, ring: RingEvidence) -> Iterator[Finding]:
 def _outdated(evidence: Evidence, ring: RingEvidence) -> Iterator[Finding]:
     """A policy of an older edit of the ring: other kinds, another label domain, another lease namespace."""
     name = labels_policy(ring.name)
-    policy = _spec((evidence.policies or {}).get(name, {}))
+    policy = spec_of((evidence.policies or {}).get(name, {}))
     kinds = [count.resource for count in ring.counts]
-    lacking = [kind.group_resource for kind in kinds if not _covers(policy, kind)]
+    lacking = [kind.group_resource for kind in kinds if not covers(policy, kind)]
     if policy and lacking:
         yield _gap(
             ring,
@@ -93,7 +93,7 @@ def _outdated(evidence: Evidence, ring: RingEvidence) -> Iterator[Finding]:
         )
     binding = evidence.policy_bindings.get(leases_policy(ring.name))
     if binding is not None and (where := ring.ring.spec.lease_namespace) not in str(
-        _spec(binding).get("matchResources")
+        spec_of(binding).get("matchResources")
     ):
         yield _gap(
             ring,
@@ -108,11 +108,13 @@ def _gap(ring: RingEvidence, about: str, summary: str, *evidence: str, remedy: s
     return warning(summary, ring=ring.name, about=about, evidence=evidence, remedy=remedy)
 
 
-def _spec(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def spec_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec of *document*; empty if it has none."""
     return document.get("spec") or {}
 
 
-def _covers(policy: Mapping[str, Any], kind: ApiResource) -> bool:
+def covers(policy: Mapping[str, Any], kind: ApiResource) -> bool:
+    """Whether the spec *policy* of an admission policy names *kind*."""
     rules = (policy.get("matchConstraints") or {}).get("resourceRules") or []
     return any(
         kind.group in (rule.get("apiGroups") or ()) and kind.plural in (rule.get("resources") or ())

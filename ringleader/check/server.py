@@ -17,7 +17,7 @@ FEATURES: Final = (WATCH_LIST, CONSISTENT, SHARDED)
 
 def judge_version(evidence: Evidence) -> Iterator[Finding]:
     """The server is one that the chart asks for, and reads from its cache."""
-    if (parts := _parts(evidence.version)) and parts < OLDEST:
+    if (parts := version_parts(evidence.version)) and parts < OLDEST:
         yield warning(
             f"the API server {evidence.server} is {evidence.version}: older than {OLDEST[0]}.{OLDEST[1]}, which is what"
             " is tested",
@@ -41,7 +41,8 @@ def judge_version(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _parts(version: str) -> tuple[int, int] | None:
+def version_parts(version: str) -> tuple[int, int] | None:
+    """Major and minor of *version*; None if it says none."""
     numbers = version.removeprefix("v").split(".")
     try:
         return int(numbers[0]), int(numbers[1])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubeio.errors import Forbidden, InputError, KubeError, NotFound, Unauthorized, Unreachable
 from kubeio.program.failures import failure
-from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS, activated_holder
 from kubeio.resource import LEASES, NAMESPACES
 from ringleader.cluster.ring import Ring, decode_ring, named_ring
 from ringleader.cluster.shards import Shard, shards_of
@@ -150,7 +150,6 @@ class ClusterReader:
     async def _former_holder(self, ring: Ring) -> str:
         """Holder of the former controller's Lease, if it is not the ring."""
         from kubeio.leases.lease import Leases
-        from sharder.membership.activation import holder_of
 
         former = ring.spec.activation
         if former is None:
@@ -160,7 +159,7 @@ class ClusterReader:
         except (NotFound, Forbidden):
             return ""
         holder = lease.spec.holder_identity or ""
-        return "" if holder == holder_of(ring.name) else holder
+        return "" if holder == activated_holder(ring.name) else holder
 
     async def _elections(self, rings: Sequence[Ring]) -> list[Lease]:
         """The election Leases, wherever they are; else where they usually are."""

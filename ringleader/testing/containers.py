@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 Doc = dict[str, Any]
@@ -29,12 +30,22 @@ class Images:
     programs: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"python": [sys.executable]})
     entrypoint: Sequence[str] = ()
 
-    def command(self, container: Doc, environment: Mapping[str, str], *, address: str) -> list[str]:
-        """Command line of *container*. Raises: PodError if there is none."""
+    def command(
+        self,
+        container: Doc,
+        environment: Mapping[str, str],
+        *,
+        address: str,
+        mounts: Mapping[str, Path] | None = None,
+    ) -> list[str]:
+        """Command line of *container*. *mounts*: local folders by the paths that they have in it.
+
+        Raises: PodError if there is none.
+        """
         words = [*(container.get("command") or self.entrypoint), *container.get("args", [])]
         if not words:
             raise PodError(f"container {container['name']}: it names no command, and its image has none here")
-        program, *rest = [expand(word, environment) for word in words]
+        program, *rest = [local(expand(word, environment), mounts or {}) for word in words]
         own = [_HOSTLESS.sub(rf"\g<1>{address}:", word) for word in rest]
         return [*self.programs.get(program, [program]), *own]
 
@@ -47,6 +58,29 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         return "$" if name is None else environment.get(name, match[0])
 
     return _REFERENCE.sub(value, text)
+
+
+def local(word: str, mounts: Mapping[str, Path]) -> str:
+    """*word* with a path, or a flag's, that is below one of *mounts* in its local place."""
+    flag, equals, value = word.rpartition("=")
+    for mounted, folder in mounts.items():
+        if value == mounted or value.startswith(f"{mounted}/"):
+            return f"{flag}{equals}{folder}{value.removeprefix(mounted)}"
+    return word
+
+
+def mounts_of(pod: Doc, container: Doc, volumes: Path) -> dict[str, Path]:
+    """Folders below *volumes* for the emptyDirs of *pod* that *container* mounts, by its paths.
+
+    /tmp is left out: it is this machine's.
+    """
+    names = {volume["name"] for volume in pod["spec"].get("volumes", []) if "emptyDir" in volume}
+    mounted = container.get("volumeMounts", [])
+    return {
+        mount["mountPath"]: volumes / mount["name"]
+        for mount in mounted
+        if mount["name"] in names and mount["mountPath"] != "/tmp"  # noqa: S108 - a path in the container
+    }
 
 
 def environment_of(pod: Doc, container: Doc, *, address: str = "") -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Process kubelet: a node whose pods are local processes, for tests of workloads without root, images or a scheduler.
 
 It binds pods to its node, runs their containers with a token of the pod, probes them, writes their status, and ends
-and deletes them. The real controllers of Deployments and StatefulSets do the rest. Not there: volumes, init containers,
-limits, a network of the pods (each has a loopback address of its own).
+and deletes them. The real controllers of Deployments and StatefulSets do the rest. An emptyDir is a folder of this
+machine, where the words of a command name it. Not there: other volumes, limits, a network of the pods (each has a
+loopback address of its own).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kubeio.clock import Clock, SystemClock
 from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.container_process import ContainerProcess, KubeletTiming, now
-from ringleader.testing.containers import Images, PodError, environment_of, probe_of
+from ringleader.testing.containers import Images, PodError, environment_of, mounts_of, probe_of
 
 log = structlog.get_logger("kubelet")
 
@@ -152,6 +153,8 @@ class PodProcesses:
         self.address = address
         self.directory = kubelet.directory / f"{self.name}-{doc['metadata']['uid'][:8]}"
         self.containers: list[ContainerProcess] = []
+        self._inits: list[ContainerProcess] = []
+        """Init containers that were started."""
         self._kubelet = kubelet
         self._changed = asyncio.Event()
         self._began = now()
@@ -176,7 +179,7 @@ class PodProcesses:
             if task is not asyncio.current_task():
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(each.end(grace_s=0) for each in self.containers))
+        await asyncio.gather(*(each.end(grace_s=0) for each in (*self._inits, *self.containers)))
 
     def log(self) -> str:
         """What its containers printed."""
@@ -184,6 +187,8 @@ class PodProcesses:
 
     async def _run(self) -> None:
         await self._prepare()
+        await self._initialize()
+        self.containers = [self._container(spec) for spec in self.doc["spec"]["containers"]]
         async with asyncio.TaskGroup() as group:
             for container in self.containers:
                 group.create_task(container.run(), name=f"container {self.name}/{container.name}")
@@ -195,20 +200,40 @@ class PodProcesses:
         while True:
             try:
                 await self._write_account()
-                self.containers = [self._container(spec) for spec in self.doc["spec"]["containers"]]
+                for spec in (*self.doc["spec"].get("initContainers", []), *self.doc["spec"]["containers"]):
+                    self._container(spec)
             except (*_FAILURES, PodError) as error:
                 await self._patch({"phase": "Pending", "message": str(error)})
                 await asyncio.sleep(1.0)
             else:
                 return
 
-    def _container(self, spec: Doc) -> ContainerProcess:
+    async def _initialize(self) -> None:
+        """Run the init containers, one after the other, each until it succeeds."""
+        for spec in self.doc["spec"].get("initContainers", []):
+            while True:
+                container = self._container(spec, is_init=True)
+                self._inits.append(container)
+                await container.run()
+                if not container.exit_code or self._ending:
+                    break
+                told = f"init container {container.name} ended with {container.exit_code}"
+                await self._patch({"phase": "Pending", "message": told})
+                await asyncio.sleep(self._kubelet.timing.backoff_s)
+
+    def _container(self, spec: Doc, *, is_init: bool = False) -> ContainerProcess:
+        """The container of *spec*, not started. Raises: PodError."""
         kubelet, timing = self._kubelet, self._kubelet.timing
         policy = self.doc["spec"].get("restartPolicy", "Always")
         if policy == "OnFailure":
             raise PodError("restartPolicy: OnFailure is not supported")
         environment = environment_of(self.doc, spec, address=self.address)
-        command = kubelet.images.command(spec, environment, address=self.address)
+        if is_init and spec.get("restartPolicy"):
+            raise PodError(f"init container {spec['name']}: restartPolicy is not supported")
+        mounts = mounts_of(self.doc, spec, self.directory / "volumes")
+        for folder in mounts.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        command = kubelet.images.command(spec, environment, address=self.address, mounts=mounts)
         outside = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
         outside["KUBECONFIG"] = str(self.directory / "kubeconfig")
         settings = [f"{name}={value}" for name, value in {**outside, **environment}.items()]
@@ -232,7 +257,7 @@ class PodProcesses:
             timing=timing,
             clock=kubelet.clock,
             changed=self._changed.set,
-            is_restarted=policy == "Always",
+            is_restarted=policy == "Always" and not is_init,
         )
 
     async def _write_account(self) -> None:
@@ -321,11 +346,11 @@ class PodProcesses:
             await asyncio.sleep(self._kubelet.timing.poll_s)
 
     async def _terminate(self, grace_s: float) -> None:
-        await asyncio.gather(*(each.end(grace_s=grace_s) for each in self.containers))
+        await asyncio.gather(*(each.end(grace_s=grace_s) for each in (*self._inits, *self.containers)))
         for task in self._tasks[:1]:
             task.cancel()
         await asyncio.gather(*self._tasks[:1], return_exceptions=True)
-        await asyncio.gather(*(each.end(grace_s=0) for each in self.containers))
+        await asyncio.gather(*(each.end(grace_s=0) for each in (*self._inits, *self.containers)))
         if self.containers:
             await self._patch(self._status())
         path = PODS.path(namespace=self.doc["metadata"]["namespace"], name=self.name)

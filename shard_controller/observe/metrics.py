@@ -6,7 +6,6 @@ Labels come from closed sets. Metrics that every reconcile updates are plain num
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -14,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from kubeio.errors import ApiError
 from kubeio.fast_metrics import FastCollector, FastCounter, FastHistogram
 from kubeio.models import Meta
+from kubeio.shard.metrics import ShardMetrics
 from shard_controller.declare.errors import PermanentError, ReconcileTimeout
 from shard_controller.declare.request import Request
 from shard_controller.observe.observer import Observer, Outcome
@@ -83,23 +83,11 @@ class ControllerMetrics(Observer):
         self._blocked_s = counter(
             "ringleader_shard_loop_blocked_seconds", "Time in which the event loop was blocked, in sum"
         )
-        self._lease_age = gauge("ringleader_shard_lease_age_seconds", "Time since the last renewal was sent")
-        self._lease_duration = gauge(
-            "ringleader_shard_lease_duration_seconds", "Duration of the shard's Lease"
-        )
+        self._controller = controller
+        self.shard = ShardMetrics(registry, controller=controller)
         self._oldest_key = gauge(
             "ringleader_shard_oldest_key_seconds", "How long the oldest key has waited in the work queue"
         )
-        self._info = Gauge(
-            "ringleader_shard_info",
-            "1. Joins the metrics of a replica with its ring, member and version",
-            ["controller", "ring", "member", "version"],
-            registry=registry,
-        )
-        self._objects = Gauge(
-            "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
-        )
-        self._controller = controller
 
     def ended(
         self, request: Request, outcome: Outcome, error: Exception | None, at: float, took_s: float
@@ -143,12 +131,6 @@ class ControllerMetrics(Observer):
         """Export the number of running reconciles, which *count* returns."""
         self._active.set_function(count)
 
-    def watch_lease(self, age_s: Callable[[], float], *, ring: str, member: str, duration_s: float) -> None:
-        """Export the age of the Lease, which *age_s* returns, and which place on which ring it is for."""
-        self._lease_age.set_function(age_s)
-        self._lease_duration.set(duration_s)
-        self._info.labels(self._controller, ring, member, version("ringleader")).set(1)
-
     def watch_queue(self, oldest_s: Callable[[], float]) -> None:
         """Export how long the oldest key has waited, which *oldest_s* returns."""
         self._oldest_key.set_function(oldest_s)
@@ -156,9 +138,6 @@ class ControllerMetrics(Observer):
     def _add_results(self, family: CounterMetricFamily) -> None:
         for result, count in self.results.items():
             family.add_metric((self._controller, result), count.value)
-
-    def watch_objects(self, resource: str, count: Callable[[], float]) -> None:
-        self._objects.labels(self._controller, resource).set_function(count)
 
 
 def _results() -> CounterMetricFamily:

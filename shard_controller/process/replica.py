@@ -31,6 +31,7 @@ from kubeio.shard import lease_acquisition
 from kubeio.shard.fence_wait import FenceWait
 from kubeio.shard.heartbeat import LOST_LEASE_EXIT
 from kubeio.shard.lease_acquisition import AcquiredLease
+from kubeio.shard.lease_template import ring_lease_template
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import StallDetector
 from kubeio.shard.ring import RingView, read_ring, ring_from_file, wait_ring_over
@@ -47,7 +48,6 @@ from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
-from shard_controller.process.lease_template import lease_template
 from shard_controller.process.resources import find_resources
 from shard_controller.process.settings import Fence, Settings
 from shard_controller.reconcile.event_handlers import EventHandlers
@@ -149,7 +149,17 @@ class Replica:
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
         caches = await self._resources(view)
         account = await self._fenced_account(view, caches)
-        template = lease_template(view, self._settings, caches, host=self._host, name=self._controller.name)
+        settings = self._settings
+        template = ring_lease_template(
+            view,
+            self._host,
+            member=settings.member_name,
+            duration_s=settings.lease_duration_s,
+            hold=settings.hold,
+            grace_s=settings.termination_grace_s,
+            resources=(kind.resource.group_resource for kind in caches),
+            field_manager=self._controller.name,
+        )
         leases = Leases(self._client, view.spec.lease_namespace)
         acquired = await lease_acquisition.acquire(
             leases,
@@ -196,7 +206,7 @@ class Replica:
         keys = template.keys
         structlog.contextvars.bind_contextvars(shard=acquired.name)
         validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
-        self._metrics.watch_lease(
+        self._metrics.shard.watch_lease(
             lambda: validity.age_s(self._clock.now()),
             ring=keys.ring,
             member=template.member,
@@ -362,7 +372,7 @@ class Replica:
         )
         # the tree counts where a resource is in both
         for kind in (*caches.watched.values(), *caches):
-            self._metrics.watch_objects(kind.name, kind.store.__len__)
+            self._metrics.shard.watch_objects(kind.name, kind.store.__len__)
         self._runtime = ControllerRuntime(
             informers,
             ownership,

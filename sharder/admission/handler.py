@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from kubeio.errors import KubeError, NotFound
+from kubeio.protocol import activated_holder
 from sharder.admission.review import AdmissionRequest, Labelled, Skipped, Verdict
-from sharder.membership.activation import holder_of
 from sharder.membership.shards import shows_held
 from sharder.planning.decisions import (
     Assign,
@@ -108,7 +108,7 @@ class AdmissionHandler:
         former = self.spec.activation
         if former is not None:
             lease = await _read(self.former, former.name)
-            if lease is None or lease.spec.holder_identity != holder_of(self.spec.name):
+            if lease is None or lease.spec.holder_identity != activated_holder(self.spec.name):
                 return False
         lease = await _read(self.leases, to)
         return lease is not None and shows_held(lease, keys=self.spec.keys)

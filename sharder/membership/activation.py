@@ -20,6 +20,7 @@ from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
 from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import activated_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class Activation:
         self.is_granted = former is None
         self.former_holder = ""
         self._former = former
-        self._holder = holder_of(ring)
+        self._holder = activated_holder(ring)
         self._leases = Leases(client, former.namespace) if former else None
         self._on_change = on_change
         self._clock = clock
@@ -146,11 +147,6 @@ class Activation:
             lease=self._former.name if self._former else "",
         )
         self._on_change()
-
-
-def holder_of(ring: str) -> str:
-    """Holder of the former Lease once *ring* is activated, whichever sharder acts."""
-    return f"ringleader:{ring}"
 
 
 def former_duration_s(lease: Lease) -> int:

@@ -55,10 +55,14 @@ def threads_frozen(strike: Strike) -> None:
     strike.note(f"threads_frozen {replica.process}")
     for loop in replica.process.loops:
         replica.process.freeze(loop)
-    strike.fleet.world.after(
-        2.1 * strike.lease_s,
-        partial(strike.fleet.judges.leases.judge_standstill, replica, strike.fleet.world.now),
-    )
+    age_s = replica.lease_age_s
+    if (
+        age_s is not None and age_s < replica.lease_s / 2
+    ):  # with an old Lease it may do nothing: then it may live
+        strike.fleet.world.after(
+            2.1 * strike.lease_s,
+            partial(strike.fleet.judges.leases.judge_standstill, replica, strike.fleet.world.now),
+        )
     strike.heal_in(2.2 * strike.lease_s, replica.process.thaw)
 
 

@@ -96,9 +96,44 @@ EVERYTHING: Doc = {
         },
     },
 }
+DEPLOYMENTS_RING: Doc = {
+    "key": "Owner",
+    "maxInFlight": 10_000,
+    "resources": [
+        {
+            "group": "apps",
+            "resource": "deployments",
+            "controlledResources": [{"group": "apps", "resource": "replicasets"}],
+        },
+        {
+            "group": "apps",
+            "resource": "replicasets",
+            "controlledResources": [{"group": "", "resource": "pods"}],
+        },
+    ],
+}
+UNMODIFIED: Doc = {
+    "image": {"repository": "registry.example.com/manager", "tag": "1"},
+    "command": ["/manager"],
+    "args": ["--leader-elect", "--name=$(POD_NAME)"],
+    "unmodified": {
+        "resource": "deployments.apps",
+        "leaves": ["pods"],
+        "locks": ["manager.example.com"],
+        "readiness": "http://127.0.0.1:8081/readyz",
+        "liveness": "http://127.0.0.1:8081/healthz",
+    },
+    "rules": [{"apiGroups": ["apps"], "resources": ["deployments/status"], "verbs": ["update"]}],
+}
+UNMODIFIED_RELEASE: Doc = {
+    "rings": {"deployments": DEPLOYMENTS_RING},
+    "controllers": {"deployments": UNMODIFIED},
+    "fence": {"rings": {"deployments": {"identity": "life"}}},
+}
 ONLY_CONTROLLERS: Doc = {"sharder": {"enabled": False}, "rings": RINGS, "controllers": CONTROLLERS}
 CASES = [
     pytest.param({}, id="defaults"),
     pytest.param(EVERYTHING, id="everything"),
     pytest.param(ONLY_CONTROLLERS, id="only controllers"),
+    pytest.param(UNMODIFIED_RELEASE, id="unmodified"),
 ]

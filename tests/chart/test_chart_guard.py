@@ -188,12 +188,13 @@ async def test_a_write_of_the_status_changes_no_label_of_the_ring(guarded: Guard
 
 
 async def test_the_lives_of_a_pod_with_a_long_name_are_its_own(guarded: Guarded) -> None:
-    """A life's name keeps 54 characters of its member's, and no dash at their end."""
+    """A life's name keeps 54 characters of its member's, and no dash at their end; a proxy's has 63 characters."""
     async with IndependentClient(await kubeconfig_of(guarded.plane, guarded.admin, LONG_POD)) as replica:
         cut = LONG_POD[:54].rstrip("-")
         assert len(cut) < 54
-        child = website("long", labels={KEYS.shard: f"{cut}-aaaaaaaa", "app": "x"})
-        await replica.create(WEBSITES, child, namespace=SITES)
+        for name, life in (("long", f"{cut}-aaaaaaaa"), ("padded", f"{cut}-".ljust(63, "a"))):
+            child = website(name, labels={KEYS.shard: life, "app": "x"})
+            await replica.create(WEBSITES, child, namespace=SITES)
         with pytest.raises(RequestFailedError, match=NOT_ITS_OWN):
             await replica.create(WEBSITES, website("long-2", labels={KEYS.shard: A}), namespace=SITES)
 

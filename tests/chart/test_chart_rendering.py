@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.assets import ring_crd
 from ringleader.testing.client import IndependentClient
+from ringleader.unmodified.command import run_render
 from tests.chart.example_values import (
     CASES,
     CONTROLLER,
     CONTROLLERS,
     DEPLOYMENTS,
+    DEPLOYMENTS_RING,
     ONLY_CONTROLLERS,
     RING,
     RINGS,
@@ -45,7 +48,7 @@ async def test_the_api_server_accepts_every_object_strictly(
     renderer: Helm, admin: IndependentClient, plane: RealPlane, values: Doc
 ) -> None:
     """Unknown and duplicate fields included: what a template misspells does not pass."""
-    for namespace in (NAMESPACE, "elsewhere", "ringleader-websites"):
+    for namespace in (NAMESPACE, "elsewhere", "ringleader-websites", "ringleader-deployments"):
         await admin.create_if_absent(NAMESPACES, {"metadata": {"name": namespace}})
     await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
@@ -399,3 +402,23 @@ async def test_the_spread_over_nodes_needs_no_label_of_a_zone(renderer: Helm) ->
             term["labelSelector"]["matchLabels"].items()
             <= workload["spec"]["template"]["metadata"]["labels"].items()
         )
+
+
+async def test_the_api_server_accepts_what_the_command_line_puts_the_proxy_into(
+    admin: IndependentClient, plane: RealPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"app": "manager"}
+    container = {"name": "manager", "image": "registry.example.com/manager:1", "command": ["/manager"]}
+    pod = {"serviceAccountName": "manager", "containers": [container]}
+    manifest, ring = tmp_path / "manifest.yaml", tmp_path / "ring.yaml"
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
+    manifest.write_text(yaml.safe_dump({**workload, "metadata": {"name": "manager", "namespace": NAMESPACE}}))
+    spec = {**DEPLOYMENTS_RING, "leaseNamespace": NAMESPACE}
+    ring.write_text(yaml.safe_dump({"metadata": {"name": "deployments"}, "spec": spec}))
+    words = ["--render", str(manifest), "--ring-file", str(ring)]
+    assert run_render([*words, "--resource=deployments.apps", "--leaves=pods"]) == 0
+    await admin.create_if_absent(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
+        for obj in yaml.safe_load_all(capsys.readouterr().out):
+            await dry_run(admin, Discovery(client), obj)

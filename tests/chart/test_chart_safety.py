@@ -11,7 +11,7 @@ import yaml
 from kubeio.resource import NAMESPACES
 from ringleader.testing.client import IndependentClient
 from scripts.document import blocks_of
-from tests.chart.example_values import CONTROLLERS, RINGS
+from tests.chart.example_values import CONTROLLERS, DEPLOYMENTS_RING, RINGS, UNMODIFIED
 from tests.chart.helm import ROOT, Helm
 from tests.chart.manifests import RESTRICTED, kinds, pod_of
 
@@ -25,7 +25,11 @@ async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: I
     await admin.create_if_absent(
         NAMESPACES, {"metadata": {"name": "strict", "labels": {RESTRICTED: "restricted"}}}
     )
-    values: Doc = {"rings": RINGS, "controllers": CONTROLLERS, "dashboard": {"enabled": True}}
+    values: Doc = {
+        "rings": {**RINGS, "deployments": DEPLOYMENTS_RING},
+        "controllers": {**CONTROLLERS, "deployments": {**UNMODIFIED, "fence": "none"}},
+        "dashboard": {"enabled": True},
+    }
     workloads = [
         obj
         for obj in await renderer.template(values, namespace="strict")
@@ -33,15 +37,16 @@ async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: I
     ]
     hooks = kinds(await renderer.hooks(values, namespace="strict"), "Pod")
     pods = [*(pod_of(workload) for workload in workloads), *hooks]
-    assert len(pods) == 4
+    assert len(pods) == 5
     for pod in pods:
         await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)
         (container,) = pod["spec"]["containers"]
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        named = {"runAsUser", "runAsGroup", "fsGroup"}
-        assert not named & (pod["spec"]["securityContext"].keys() | container["securityContext"].keys()), (
-            "OpenShift gives each namespace user and group of its own"
-        )
+        for each in (container, *pod["spec"].get("initContainers", [])):
+            assert each["securityContext"]["readOnlyRootFilesystem"] is True
+            named = {"runAsUser", "runAsGroup", "fsGroup"}
+            assert not named & (pod["spec"]["securityContext"].keys() | each["securityContext"].keys()), (
+                "OpenShift gives each namespace user and group of its own"
+            )
 
 
 async def test_the_image_runs_as_a_user_that_is_a_number_and_not_root() -> None:

@@ -173,7 +173,7 @@ def test_every_value_is_described_and_in_the_schema() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert paths(schema, schema) - set(told) == {"global"} | {
         f"controllerDefaults.{name}"
-        for name in ("ring", "namespace", "image", "target", "command", "args", "rules")
+        for name in ("ring", "namespace", "image", "target", "command", "args", "rules", "unmodified")
     }, "these have no default"
 
 
@@ -184,8 +184,8 @@ def paths(schema: Doc, root: Doc, prefix: str = "") -> set[str]:
         below = one
         while "$ref" in below:
             below = root["definitions"][below["$ref"].rpartition("/")[2]]
-        is_image = prefix == "controllerDefaults." and name == "image"
-        deeper = "properties" in below and not is_image
+        is_whole = prefix == "controllerDefaults." and name in ("image", "unmodified")
+        deeper = "properties" in below and not is_whole
         found |= paths(below, root, f"{prefix}{name}.") if deeper else {f"{prefix}{name}"}
     return found
 

@@ -51,7 +51,7 @@ def test_the_page_leads_from_nothing_to_a_sharded_controller(image: Path, tmp_pa
         subprocess.run(down, env=environment, timeout=120, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "image.tar is on node-1, node-2" in done.stdout
-    assert "nothing is wrong: 20 checks of 1 ring" in done.stdout
+    assert "nothing is wrong: 21 checks of 1 ring" in done.stdout
     assert "Phase:          Succeeded" in done.stdout
     owners = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(("blog ", "shop "))]
     assert len(owners) == 2

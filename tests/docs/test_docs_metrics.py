@@ -16,6 +16,7 @@ from kubeio.leases.election import leader_gauge
 from kubeio.program.logs import watch_dropped
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.metrics import ClientMetrics
+from proxy.metrics import ProxyMetrics
 from shard_controller.observe.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
@@ -27,7 +28,7 @@ NAMED = re.compile(r"`((?:ringleader|workqueue|controller_runtime|rest_client|le
 
 
 def offered() -> dict[str, list[str]]:
-    """Labels of each metric that a sharder or a replica registers, under the name that is scraped."""
+    """Labels of each metric that a sharder, a replica or a proxy registers, under the name that is scraped."""
     registry = CollectorRegistry()
     SharderMetrics(registry)
     LimiterMetrics(registry, WriteLimiter(clock=SystemClock(), rng=random.Random(1)))
@@ -38,7 +39,9 @@ def offered() -> dict[str, list[str]]:
     leader_gauge(registry)
     crd_gauge(registry)
     watch_dropped(registry)
-    return dict(_described(registry))
+    of_proxies = CollectorRegistry()  # those of every shard are the replica's, too
+    ProxyMetrics(of_proxies, controller="websites")
+    return dict(_described(registry)) | dict(_described(of_proxies))
 
 
 def _described(registry: CollectorRegistry) -> Iterator[tuple[str, list[str]]]:

@@ -14,6 +14,7 @@ from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import SystemClock
 from kubeio.rest.client import Client
 from kubeio.rest.request_info import RequestInfo
+from proxy.alias import Alias
 from proxy.controller_files import KUBECONFIG, write_files
 from proxy.director import Admitted, Selection, Write
 from proxy.locks import EchoLocks
@@ -38,6 +39,8 @@ class ScriptedDirector:
     verdict: Callable[[Write], Refusal | None] = lambda _: None
     translation: Callable[[bytes], Refusal | None] = lambda _: None
     """Of an answer of status 422."""
+    hides: Alias | None = None
+    """Alias in answers about what is selected."""
     gate: asyncio.Event | None = None
     """Writes wait for it."""
     begun: list[Write] = field(default_factory=list)
@@ -48,6 +51,9 @@ class ScriptedDirector:
 
     def selection(self, request: RequestInfo) -> Selection | None:
         return self.selections.get(request.group_resource)
+
+    def alias(self, request: RequestInfo) -> Alias | None:
+        return self.hides if request.group_resource in self.selections else None
 
     def reads_body(self, write: RequestInfo) -> bool:
         return write.group_resource in self.selections

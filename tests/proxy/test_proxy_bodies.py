@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.bodies import APPLY, JSON, PROTOBUF, UnsupportedEncoding, read_body
-from proxy.protobuf import Malformed, ObjectHead
+from proxy.bodies import APPLY, JSON, PROTOBUF, UnsupportedEncoding, read_object
+from proxy.protobuf import Controller, Malformed, ObjectHead
 from tests.proxy.protobuf_writer import pod_message
 from tests.proxy.relays import LABELS, SHARD
 
@@ -27,7 +27,8 @@ OWNERS = st.lists(st.tuples(TEXTS, st.booleans()), max_size=3)
 def encoded(encoding: str, head: ObjectHead, owners: list[tuple[str, bool]], more: bytes = b"") -> bytes:
     if encoding == PROTOBUF:
         return pod_message(head, owners, more=more)
-    references = [{"uid": uid, "controller": controller, "kind": "X"} for uid, controller in owners]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o"}
+    references = [owner | {"uid": uid, "controller": controller} for uid, controller in owners]
     metadata: dict[str, object] = {
         "name": head.name,
         "generateName": head.generate_name,
@@ -48,9 +49,10 @@ def test_a_body_keeps_what_it_says_and_gets_the_labels(
     if any(is_controller and not uid for uid, is_controller in owners):
         owners, controller = [], ""
     content = encoded(encoding, head, owners, more)
-    body = read_body(content, encoding)
-    assert body.head == msgspec.structs.replace(head, controller_uid=controller)
-    changed = read_body(body.with_labels(labels), encoding)
+    body = read_object(content, encoding)
+    found = Controller("apps/v1", "ReplicaSet", "o", controller) if controller else None
+    assert body.head == msgspec.structs.replace(head, controller=found)
+    changed = read_object(body.with_labels(labels), encoding)
     assert changed.head == msgspec.structs.replace(body.head, labels=head.labels | labels)
     if encoding == PROTOBUF:
         assert more in changed.with_labels({})
@@ -60,7 +62,7 @@ def test_a_body_keeps_what_it_says_and_gets_the_labels(
 
 def test_json_keeps_the_bytes_of_all_other_fields() -> None:
     content = b'{"spec": {"a" : 1.0,\n"b":[ ]},"metadata":{"annotations":{"x":"\\u0041"},"labels":null},"status":{}}'
-    changed = read_body(content, JSON).with_labels({"l": "v"})
+    changed = read_object(content, JSON).with_labels({"l": "v"})
     assert b'{"a" : 1.0,\n"b":[ ]}' in changed
     assert b'{"x":"\\u0041"}' in changed
     assert msgspec.json.decode(changed)["metadata"]["labels"] == {"l": "v"}
@@ -71,42 +73,42 @@ def test_json_keeps_the_bytes_of_all_other_fields() -> None:
 )
 def test_an_object_without_labels_or_with_another_shard_s_gets_ours(metadata: dict[str, Any] | None) -> None:
     content = msgspec.json.encode({"metadata": metadata} if metadata is not None else {})
-    assert read_body(read_body(content, JSON).with_labels(LABELS), JSON).head.labels == LABELS
+    assert read_object(read_object(content, JSON).with_labels(LABELS), JSON).head.labels == LABELS
 
 
 def test_of_two_metadata_in_json_the_one_that_is_read_is_the_one_that_is_sent() -> None:
-    body = read_body(b'{"metadata":{"name":"a"},"metadata":{"name":"b"}}', JSON)
+    body = read_object(b'{"metadata":{"name":"a"},"metadata":{"name":"b"}}', JSON)
     assert msgspec.json.decode(body.with_labels({}))["metadata"]["name"] == body.head.name == "b"
 
 
 @pytest.mark.parametrize("content_type", OTHER_TYPES)
 def test_an_encoding_that_takes_no_label_is_unsupported(content_type: str) -> None:
     with pytest.raises(UnsupportedEncoding, match=r"send application/json"):
-        read_body(b"{}", content_type)
+        read_object(b"{}", content_type)
 
 
 def test_apply_takes_json_only() -> None:
-    assert read_body(b' {"metadata":{"name":"a"}}', APPLY).head.name == "a"
+    assert read_object(b' {"metadata":{"name":"a"}}', APPLY).head.name == "a"
     with pytest.raises(UnsupportedEncoding, match="JSON"):
-        read_body(b"metadata:\n  name: a\n", APPLY)
+        read_object(b"metadata:\n  name: a\n", APPLY)
 
 
 def test_a_content_type_is_read_without_its_parameters_and_json_is_the_default() -> None:
-    assert read_body(b"{}", "Application/JSON; charset=utf-8").head == ObjectHead()
-    assert read_body(b"{}", "").head == ObjectHead()
+    assert read_object(b"{}", "Application/JSON; charset=utf-8").head == ObjectHead()
+    assert read_object(b"{}", "").head == ObjectHead()
 
 
 @pytest.mark.parametrize("content", NO_OBJECTS)
 def test_json_that_is_no_object_is_malformed(content: bytes) -> None:
     with pytest.raises(Malformed, match="no JSON object"):
-        read_body(content, JSON)
+        read_object(content, JSON)
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_message_are_malformed_and_nothing_else(garbage: bytes) -> None:
     for content in (garbage, b"k8s\0" + garbage, b"k8s\0\x12" + bytes([len(garbage)]) + garbage):
         with suppress(Malformed):
-            read_body(content, PROTOBUF).with_labels(LABELS)
+            read_object(content, PROTOBUF).with_labels(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +126,4 @@ def test_bytes_that_are_no_message_are_malformed_and_nothing_else(garbage: bytes
 )
 def test_a_message_that_a_server_could_read_otherwise_is_malformed(content: bytes) -> None:
     with pytest.raises(Malformed):
-        read_body(content, PROTOBUF)
+        read_object(content, PROTOBUF)

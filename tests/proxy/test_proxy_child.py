@@ -15,8 +15,9 @@ import pytest
 
 from kubeio.access.cluster import in_cluster, load_cluster
 from kubeio.clock import ManualClock
+from kubeio.errors import InputError
 from proxy.child import Child, start_child
-from proxy.controller_files import environment, write_files
+from proxy.controller_files import controller_folder, environment, write_files
 from tests.proxy.relays import LOOPBACK
 
 LEAVES_ONE_BEHIND = "(trap '' TERM; echo $BASHPID > {file}; exec sleep 60) & wait"
@@ -132,3 +133,15 @@ def test_the_files_are_a_service_account_s_and_a_kubeconfig(tmp_path: Path) -> N
         assert credential is not None
         assert credential.authorization == "Bearer loopback"
     assert msgspec.json.decode((tmp_path / "mount" / "kubeconfig").read_bytes())["kind"] == "Config"
+
+
+def test_a_folder_for_the_controllers_files_that_cannot_be_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for given in (tmp_path / "file", tmp_path / "file" / "below"):
+        with (
+            pytest.raises(InputError, match=r"--controller-files: .* cannot be written to"),
+            controller_folder(given),
+        ):
+            pass
+    with controller_folder(tmp_path / "new" / "one") as folder:
+        assert folder.is_dir()

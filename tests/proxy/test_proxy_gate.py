@@ -102,6 +102,19 @@ async def test_nothing_passes_when_two_thirds_of_the_lease_are_over(server: Serv
     assert (refusal.status, refusal.retry_after_s) == (429, 1)
 
 
+async def test_what_has_waited_passes_under_a_young_lease_only(server: Server) -> None:
+    """A process that was suspended while a write waited finds the tree as it was, and the Lease taken."""
+    gate = new_gate(server)
+    await asyncio.sleep(9.5)
+    waiting = asyncio.create_task(gate.admit(CHILD, key("new")))
+    await asyncio.sleep(0.6)
+    assert gate.trees is not None
+    gate.trees.put(node("new", of="root"))
+    refusal = await waiting
+    assert refusal is not None
+    assert refusal.status == 429
+
+
 async def test_nothing_passes_between_two_runs(gate: Gate) -> None:
     gate.trees = None
     assert await gate.admit(ROOT, key("root")) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.real_plane import RealPlane
 from kubeio.rest.request_info import request_info
-from proxy.bodies import PROTOBUF
+from proxy.bodies import APPLY, PROTOBUF
 from proxy.child import start_child
 from proxy.controller_files import environment
 from proxy.controller_process import BehindRelay
@@ -220,6 +221,25 @@ async def test_labels_appended_to_protobuf_are_labels_to_the_api_server(
     (write, _) = through.director.asked
     assert write.body is not None
     assert write.body.name == name
+
+
+async def test_labels_that_an_apply_once_carried_and_then_did_not_stay(
+    plane: RealPlane, admin: Api, tmp_path: Path
+) -> None:
+    """The API server removes what its manager applied and applies no more."""
+    path = "/api/v1/namespaces/default/configmaps/applied"
+    director = ScriptedDirector({"configmaps": Selection(TERMS)})
+    async with relayed(plane.kubeconfig, tmp_path, director) as through, api_from(through.kubeconfig) as api:
+        for labels in (LABELS | {"own": "label"}, {}):
+            body = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "applied", "labels": labels},
+            }
+            apply = json.dumps(body).encode()
+            answer = await api.request("PATCH", f"{path}?fieldManager=x", apply, content_type=APPLY)
+            assert answer.status in (200, 201)
+    assert (await admin.get(path)).labels == LABELS
 
 
 async def test_a_watch_over_a_websocket_is_selected_too(plane: RealPlane, admin: Api, tmp_path: Path) -> None:

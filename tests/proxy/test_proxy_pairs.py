@@ -13,7 +13,6 @@ import pytest
 
 from proxy import pair, server_side
 from proxy.director import Write
-from proxy.refusals import Refusal
 from tests.kubeio.http.wire_server import (
     Conversation,
     WireServer,
@@ -54,32 +53,6 @@ async def test_requests_of_a_connection_share_one_connection_to_the_server(
         for _ in range(3):
             assert (await client.ask("GET", PODS))[2].endswith(b'"connection": 1}')
         assert through.relay.pairs == 1
-
-
-@pytest.mark.parametrize("piece", [0, 1, 7])
-async def test_a_write_that_the_server_finds_invalid_may_get_another_answer(
-    server: WireServer, tmp_path: Path, piece: int
-) -> None:
-    whole = http_answer({"message": "refused by a policy"}, status=422)
-    seen = []
-
-    def translate(answer: bytes) -> Refusal | None:
-        seen.append(answer)
-        return Refusal(409, "another shard's") if b"policy" in answer else None
-
-    director = ScriptedDirector(translation=translate)
-    async with asking(server, tmp_path, director) as (client, _):
-        server.script = sending(whole, piece=piece)
-        status, _, body = await client.ask("DELETE", f"{PODS}/x")
-        assert (status, b"another shard's" in body) == (409, True)
-        assert (await client.ask("GET", f"{PODS}/x"))[0] == 422, "a read is none"
-    for answer in (http_answer({"message": "too long"}, status=422), CHUNKED):
-        server.script = sending(answer, piece=piece)
-        async with asking(server, tmp_path, director) as (client, _):
-            client.send("DELETE", f"{PODS}/x")
-            assert await client.reader.readexactly(len(answer)) == answer
-    assert seen[0] == whole
-    assert [status for _, status in director.ended] == [422, 422, 200]
 
 
 @pytest.mark.parametrize("piece", [0, 1, 7])

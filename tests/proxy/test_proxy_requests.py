@@ -135,12 +135,29 @@ async def test_apply_gets_the_labels(server: WireServer, tmp_path: Path) -> None
     assert msgspec.json.decode(server.requests[0].body)["metadata"]["labels"] == LABELS
 
 
-@pytest.mark.parametrize("kind", ["merge-patch", "strategic-merge-patch", "json-patch"])
-async def test_a_patch_passes_as_it_is(server: WireServer, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("merge-patch", b'{"a": 1}'),
+        ("strategic-merge-patch", b'{"metadata": {"annotations": {}}}'),
+        ("json-patch", b'[{"op":"remove","path":"/a"}]'),
+    ],
+)
+async def test_a_patch_of_anything_but_labels_passes_as_it_is(
+    server: WireServer, tmp_path: Path, kind: str, patch: bytes
+) -> None:
     async with asking(server, tmp_path) as (client, through):
-        await client.ask("PATCH", f"{PODS}/x", b'{"a": 1}', f"Content-Type: application/{kind}+json")
-    assert server.requests[0].body == b'{"a": 1}'
+        await client.ask("PATCH", f"{PODS}/x", patch, f"Content-Type: application/{kind}+json")
+    assert server.requests[0].body == patch
     assert [write.body for write in through.director.ended[0][:1]] == [None]
+
+
+async def test_a_patch_that_would_remove_the_labels_is_invalid(server: WireServer, tmp_path: Path) -> None:
+    patch, kind = b'{"metadata":{"labels":null}}', "Content-Type: application/merge-patch+json"
+    async with asking(server, tmp_path) as (client, through):
+        status, _, body = await client.ask("PATCH", f"{PODS}/x", patch, kind)
+    assert (status, status_of(body)) == (422, (422, "Invalid"))
+    assert (server.requests, through.director.begun) == ([], [])
 
 
 async def test_a_write_of_another_kind_passes_unread_and_is_asked_for(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,8 @@ from proxy.existence import Existence
 from proxy.gate import Gate
 from proxy.informers import TreeInformers, TreeKind
 from proxy.object_writer import ObjectWriter
-from proxy.runs import Pace, Runs
+from proxy.restart import Cause, Pace
+from proxy.runs import Runs
 from proxy.trees import Trees, TreeState
 
 KEYS = RingKeys("pairs")
@@ -70,7 +72,8 @@ class Stage:
         self.client = client
         self.namespace = namespace
         self.child = Child(self.visible)
-        self.stopping = asyncio.Event()
+        self.stopping, self.over = asyncio.Event(), asyncio.Event()
+        self.restarts: list[Cause] = []
         clock, rng = SystemClock(), random.Random(1)
         existence = Existence(client, [kind.resource for kind in KINDS])
         self.gate = Gate(LeaseValidity(duration_s=600, sent_at=clock.now()), existence, clock=clock)
@@ -91,14 +94,14 @@ class Stage:
                 self.child,
                 self.gate,
                 writer,
-                new_trees=lambda: Trees(SHARD, since=self.since),
+                new_trees=self.new_trees,
                 follow=follow,
                 pace=pace,
                 clock=clock,
                 rng=rng,
             )
 
-        self.runs = runs
+        self.new_runs = runs
 
     async def put(
         self, resource: ApiResource, name: str, *, shard: str = SHARD, of: str = "", **labels: str
@@ -123,6 +126,9 @@ class Stage:
 
     async def labels(self, resource: ApiResource, name: str) -> dict[str, str]:
         return dict((await self.meta(resource, name)).labels)
+
+    async def new_trees(self) -> Trees:
+        return Trees(SHARD, since=self.since)
 
     async def visible(self) -> dict[str, set[str]]:
         """What the controller's selector shows."""
@@ -153,11 +159,15 @@ class Stage:
 
     @asynccontextmanager
     async def running(self, *, calm_s: float = 0.05) -> AsyncIterator[None]:
-        pace = Pace(settle_s=0.2, longest_s=1.0, calm_s=calm_s, longest_calm_s=5.0)
-        task = asyncio.create_task(self.runs(pace).run(self.stopping))
+        self.runs = self.new_runs(Pace(settle_s=0.2, longest_s=1.0, calm_s=calm_s, longest_calm_s=5.0))
+        running = self.runs.run(
+            self.stopping, over=self.over, on_restart=lambda cause, _: self.restarts.append(cause)
+        )
+        task = asyncio.create_task(running)
         await self.wait_for(lambda: task.done() or len(self.child.starts) > 0)
         yield
         self.stopping.set()
+        self.over.set()
         async with asyncio.timeout(15):
             await task
 
@@ -175,6 +185,22 @@ async def test_a_tree_is_visible_when_the_controller_starts(stage: Stage) -> Non
     await stage.put(CHILDREN, "page", of="blog", visible=BEFORE)
     async with stage.running():
         assert stage.child.starts == [{"configmaps": {"blog"}, "secrets": {"page"}}]
+
+
+async def test_a_start_waits_for_what_arrives_and_not_for_what_changes(stage: Stage) -> None:
+    await stage.put(ROOTS, "blog", visible=BEFORE)
+
+    async def change() -> None:
+        for number in itertools.count():
+            patch = MergePatch({"data": {"number": str(number)}})
+            await stage.client.patch(ROOTS, "blog", patch, namespace=stage.namespace, type=bytes)
+
+    changing = asyncio.create_task(change())
+    began_at = asyncio.get_running_loop().time()
+    async with stage.running():
+        took_s = asyncio.get_running_loop().time() - began_at
+        changing.cancel()
+    assert took_s < 4  # of 5, at which a start waits for nothing any more
 
 
 async def test_a_new_root_becomes_visible_at_once_and_restarts_nothing(stage: Stage) -> None:
@@ -317,8 +343,32 @@ async def test_a_run_is_no_longer_for_the_calm_before_it(stage: Stage) -> None:
 
 async def test_a_controller_that_ends_by_itself_is_started_again(stage: Stage) -> None:
     async with stage.running():
-        stage.child.crash(1)
+        assert stage.runs.why_down is None
+        stage.child.crash(3)
+        await stage.wait_for(lambda: stage.runs.why_down == "it ended by itself with 3")
         await stage.wait_for(lambda: len(stage.child.starts) == 2)
+        assert stage.restarts == [Cause.EXIT]
+        await stage.lease(OTHER)
+        await stage.put(ROOTS, "blog", visible=SHARD, drain=OTHER)
+        await stage.wait_for(lambda: len(stage.child.starts) == 3)
+        assert stage.restarts == [Cause.EXIT, Cause.HANDOFF]
+
+
+async def test_a_shard_that_leaves_gives_up_what_it_is_asked_for_without_its_controller(stage: Stage) -> None:
+    await stage.lease(OTHER)
+    for name in ("first", "second"):
+        await stage.put(ROOTS, name, visible=SHARD)
+        await stage.put(CHILDREN, name, of=name, visible=SHARD)
+    async with stage.running():
+        stage.stopping.set()
+        await stage.wait_for(lambda: stage.child.stops == 1)
+        for name in ("first", "second"):  # one after the other: none waits for a restart that will not come
+            await stage.label(ROOTS, name, drain=OTHER)
+            async with asyncio.timeout(5):
+                while (await stage.labels(CHILDREN, name))[KEYS.shard] == SHARD:  # noqa: ASYNC110 - it happens on a server
+                    await asyncio.sleep(0.02)
+        assert len(stage.child.starts) == 1
+    assert await stage.labels(ROOTS, "second") == {KEYS.shard: OTHER, KEYS.visible: ""}
 
 
 async def test_writes_under_way_are_waited_for_before_anything_is_given_up(stage: Stage) -> None:

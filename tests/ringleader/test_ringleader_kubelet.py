@@ -353,3 +353,43 @@ async def test_a_pod_that_runs_once_ends_in_a_phase_and_is_not_started_again(
     running = kubelet.named(name)
     assert running is not None
     assert running.log().count("ran\n") == 1
+
+
+async def test_an_init_container_fills_a_volume_before_the_others_start(
+    kubelet: Kubelet, admin: IndependentClient
+) -> None:
+    """It is run again until it succeeds; its folder is the pod's own."""
+    fill = (
+        "import pathlib, sys; place = pathlib.Path(sys.argv[1].partition('=')[2]); "
+        "again = (place / 'once').exists(); (place / 'once').touch(); "
+        "(place / 'filled').write_text('by the first'); sys.exit(0 if again else 3)"
+    )
+    mount = {"name": "shared", "mountPath": "/shared"}
+    show = "import pathlib, sys; print(pathlib.Path(sys.argv[1]).read_text())"
+    pod = {
+        "restartPolicy": "Never",
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+        "initContainers": [container("fill", ["python", "-c", fill, "--into=/shared"], mount)],
+        "containers": [container("show", ["python", "-c", show, "/shared/filled"], mount)],
+    }
+    await admin.create(PODS, {"metadata": {"name": "filled"}, "spec": pod}, namespace=NAMESPACE)
+
+    async def has_succeeded() -> bool:
+        found = await admin.get(PODS, "filled", namespace=NAMESPACE)
+        return bool(found.get("status", {}).get("phase") == "Succeeded")
+
+    await eventually(has_succeeded)
+    running = kubelet.named("filled")
+    assert running is not None
+    assert "by the first" in running.log()
+    assert (running.directory / "volumes" / "shared" / "filled").exists()
+    await admin.delete(PODS, "filled", namespace=NAMESPACE)
+
+
+def container(name: str, command: list[str], mount: Doc) -> Doc:
+    return {
+        "name": name,
+        "image": "registry.example.com/fill:1",
+        "command": command,
+        "volumeMounts": [mount],
+    }

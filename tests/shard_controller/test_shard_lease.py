@@ -63,6 +63,14 @@ def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
     assert len(name) <= 63
 
 
+@pytest.mark.parametrize("member", ["a", "web-0", "m" * 54, "m" * 253])
+def test_a_name_can_be_of_one_length_for_every_member(member: str) -> None:
+    name = fresh_name(member, random.Random(1), length=63)
+    assert len(name) == 63
+    assert name.startswith(f"{member[:54]}-")
+    assert name[-8:] == fresh_name(member, random.Random(1))[-8:]
+
+
 @pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
 def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
     with pytest.raises(InputError, match="--member"):
@@ -114,6 +122,11 @@ def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     ):
         assert not template().is_free(other)
     assert not template(member="web-1").is_free(lease(""))
+
+
+def test_a_name_of_another_length_is_not_worn_again() -> None:
+    assert template(name_length=14).is_free(lease(""))
+    assert not template(name_length=63).is_free(lease(""))
 
 
 def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:

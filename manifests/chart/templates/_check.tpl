@@ -29,6 +29,11 @@
 {{- fail (printf "controllers.%s.leaseDurationSeconds: %v is longer than maxLeaseDurationSeconds of the ring %q (%v): such a replica would be no member" .name .leaseDurationSeconds .ring $most) }}
 {{- end }}
 {{- end }}
+{{- range include "ringleader.controllers" . | fromJsonArray }}
+{{- if kindIs "map" .unmodified }}
+{{- include "ringleader.unmodified.check" (dict "root" $ "controller" .) }}
+{{- end }}
+{{- end }}
 {{- range $name, $fence := .Values.fence.rings }}
 {{- if and $fence (not (get $.Values.rings $name)) }}
 {{- fail (printf "fence.rings.%s: is no ring of this release: add it to rings, or install its policies by `ringleader fence %s`" $name $name) }}
@@ -42,6 +47,9 @@
 {{- $fence := get $.Values.fence.rings .ring }}
 {{- if and (eq .fence "policy") $own (or (not $fence) (eq (default "life" (default dict $fence).identity) "pod")) }}
 {{- fail (printf "controllers.%s.fence: is policy, and its ring has no policies about lives, so it would never be ready: add fence.rings.%s: {identity: life}" .name .ring) }}
+{{- end }}
+{{- if and (eq .fence "none") (not (kindIs "map" .unmodified)) }}
+{{- fail (printf "controllers.%s.fence: is none, and tests in its patches cost a replica nothing: use tests or policy" .name) }}
 {{- end }}
 {{- end }}
 {{- if and .Values.dashboard.enabled (not .Values.sharder.enabled) }}

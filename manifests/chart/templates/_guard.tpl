@@ -67,7 +67,7 @@ authorizer.group('ringleader.dev').resource('controllerrings'){{ with .ring }}.n
 
 {{/* Those of the CEL list `names` that are lives of the writer's pod; a shard of the reference is called like its pod. */}}
 {{- define "ringleader.guard.lives" -}}
-{{ . }}.filter(n, n == variables.pod || (n.startsWith(variables.prefix) && n.substring(variables.prefix.size()).matches('^[0-9a-f]{8}$')))
+{{ . }}.filter(n, n == variables.pod || (n.startsWith(variables.prefix) && n.substring(variables.prefix.size()).matches('^[0-9a-f]{8,}$')))
 {{- end }}
 
 {{/* What becomes of a write that a policy refuses. */}}

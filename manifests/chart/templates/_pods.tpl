@@ -1,13 +1,13 @@
 {{/* Pods: what all have in common, and how `pod` of the values is merged over them. */}}
 
 {{/* A pod's spec with `pod` of the values over it: (dict "spec" yaml "pod" map). Maps are merged and lists replaced, but
-     containers and volumes are added to the chart's own. */}}
+     containers, initContainers and volumes are added to the chart's own. */}}
 {{- define "ringleader.pod" -}}
 {{- $spec := fromYaml .spec }}
 {{- $pod := deepCopy .pod }}
-{{- range $list := list "containers" "volumes" }}
+{{- range $list := list "containers" "initContainers" "volumes" }}
 {{- if hasKey $pod $list }}
-{{- $_ := set $pod $list (concat (get $spec $list) (get $pod $list)) }}
+{{- $_ := set $pod $list (concat (default list (get $spec $list)) (get $pod $list)) }}
 {{- end }}
 {{- end }}
 {{- toYaml (mergeOverwrite $spec $pod) }}

@@ -33,7 +33,8 @@
 {{- concat (include "ringleader.rings" . | fromJsonArray) (include "ringleader.externalRings" . | fromJsonArray) | toJson }}
 {{- end }}
 
-{{/* `controllers` of the values, by name, complete; JSON: values and name, account, rings, leaseNamespace. */}}
+{{/* `controllers` of the values, by name, complete; JSON: values and name, account, rings, leaseNamespace, and
+     the port of probes and metrics. */}}
 {{- define "ringleader.controllers" -}}
 {{- include "ringleader.checkIsMap" (dict "field" "controllers" "value" .Values.controllers "example" "websites: {image: {...}, target: ...}") }}
 {{- $controllers := list }}
@@ -53,6 +54,12 @@
 {{- if not $controller.terminationGracePeriodSeconds }}
 {{- $_ := set $controller "terminationGracePeriodSeconds" (ternary 300 90 $controller.scaling.enabled) }}
 {{- end }}
+{{- $isUnmodified := kindIs "map" $controller.unmodified }}
+{{- if $isUnmodified }}
+{{- $_ := set $controller "unmodified" (merge $controller.unmodified (dict "stopWithinSeconds" 30)) }}
+{{- $_ := set $controller "fence" (eq $controller.fence "tests" | ternary "policy" $controller.fence) }}
+{{- end }}
+{{- $_ := set $controller "port" (ternary 8091 8081 $isUnmodified) }}
 {{- $account := include "ringleader.account" (dict "account" $controller.serviceAccount "name" $name) }}
 {{- $controllers = append $controllers (mergeOverwrite $controller (dict "name" $name "account" $account "rings" $rings "leaseNamespace" $namespace)) }}
 {{- end }}

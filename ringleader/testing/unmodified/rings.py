@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from kubeio.models import GroupResource
 from kubeio.protocol import RingEntry, RingKeys
 from kubeio.resource import ApiResource
@@ -56,7 +54,8 @@ class ProxiedRing:
                 "leaseNamespace": LEASE_NAMESPACE,
                 "key": "Owner",
                 "maxInFlight": 10_000,
-                "resources": [msgspec.to_builtins(entry) for entry in self.entries()],
+                "maxInFlightPerOwner": 10_000,
+                "resources": [_entry(entry) for entry in self.entries()],
             },
         }
 
@@ -66,6 +65,15 @@ class ProxiedRing:
             RingEntry(_named(main).resource, _named(main).group, [_named(name) for name in names])
             for main, names in self.controlled
         ]
+
+
+def _entry(entry: RingEntry) -> dict[str, Any]:
+    below = [_kind(kind) for kind in entry.controlled_resources]
+    return _kind(entry.main) | ({"controlledResources": below} if below else {})
+
+
+def _kind(kind: GroupResource) -> dict[str, str]:
+    return {"group": kind.group, "resource": kind.resource} if kind.group else {"resource": kind.resource}
 
 
 def _named(name: str) -> GroupResource:

@@ -1,0 +1,46 @@
+"""What a controller before the ring may have worked: such objects may control others, a new one does not."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from kubeio.errors import KubeError
+from kubeio.leases.lease import Leases
+from kubeio.protocol import activated_holder
+from kubeio.rest.client import Client
+from kubeio.shard.ring import RingView
+
+log = structlog.get_logger("proxy")
+
+NEVER: Final = "9999-12-31T23:59:59Z"
+_CLOCKS_DIFFER_S: Final = 60
+"""The Lease says by the sharder's clock when the ring took over, an object by the API server's when it was created."""
+
+
+async def worked_until(client: Client, view: RingView) -> str:
+    """The creation time, as objects have it, up to which an object may have been worked before the ring was.
+
+    Without `spec.activation` the former controller had ended when the ring was created. With it the ring took over with
+    the former controller's Lease. While that is not so, or cannot be read, every object may have been worked.
+    """
+    activation = view.spec.activation
+    if activation is None:
+        return view.metadata.creation_timestamp or NEVER
+    former = activation.lease
+    try:
+        lease = await Leases(client, former.namespace).get(former.name)
+    except KubeError as error:
+        log.warning(
+            "former controller's Lease cannot be read: each new object waits for a restart",
+            lease=f"{former.namespace}/{former.name}",
+            error=str(error),
+            remedy="let the account get that Lease",
+        )
+        return NEVER
+    if lease.spec.holder_identity != activated_holder(view.metadata.name) or not lease.spec.acquire_time:
+        return NEVER
+    taken = datetime.fromisoformat(lease.spec.acquire_time) + timedelta(seconds=_CLOCKS_DIFFER_S)
+    return f"{taken:%Y-%m-%dT%H:%M:%SZ}"

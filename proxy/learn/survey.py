@@ -1,0 +1,103 @@
+"""What a controller did before the run, as managedFields show it, and who holds the locks that it waits for.
+
+Reads one page of each kind that the controller lists. Never writes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from kubeio.errors import KubeError
+from kubeio.models import Lease, Meta
+from kubeio.resource import LEASES
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+from proxy.learn.seen import KindSeen, Seen
+
+_LIMIT: Final = 500
+_WITHIN_S: Final = 20.0
+
+
+class _Fields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(name="fieldsV1", default=msgspec.Raw(b"{}"))
+
+    def has(self, field: str) -> bool:
+        return f'"f:{field}"'.encode() in bytes(self.fields_v1)
+
+
+class _WrittenMeta(Meta, rename="camel"):
+    managed_fields: list[_Fields] = msgspec.field(default_factory=list)
+
+
+class _HasWrittenMeta(msgspec.Struct):
+    metadata: _WrittenMeta
+
+
+class _Page(msgspec.Struct):
+    items: list[_HasWrittenMeta] | None = None
+
+
+async def survey(seen: Seen, client: Client, *, since: datetime) -> None:
+    """Fill what *seen* says of earlier writes, of objects made before *since*, and of holders of locks."""
+    discovery = Discovery(client)
+    managers, kinds = seen.agents | seen.managers, {}
+    for name in [name for name, kind in seen.kinds.items() if kind.is_read]:
+        try:
+            resource = await discovery.resolve(name)
+            kinds[f"{resource.kind}.{resource.group}".rstrip(".")] = name
+        except KubeError as error:
+            seen.gaps.add(f"kind {name}: {type(error).__name__}")
+    for name in kinds.values():
+        for where in sorted(seen.kind(name).namespaces):
+            try:
+                page = await client.list_as(
+                    await discovery.resolve(name),
+                    type=_Page,
+                    namespace=where,
+                    limit=_LIMIT,
+                    metadata_only=True,
+                    timeout_s=_WITHIN_S,
+                )
+            except KubeError as error:
+                seen.gaps.add(f"LIST {name}: {type(error).__name__}")
+                continue
+            for each in page.items or ():
+                if _is_older(each.metadata, since):
+                    _note(seen.kind(name), each.metadata, managers=managers, kinds=kinds)
+    await _note_holders(seen, client)
+
+
+def _is_older(meta: Meta, since: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(meta.creation_timestamp or "") < since
+    except (ValueError, TypeError):
+        return False
+
+
+def _note(kind: KindSeen, meta: _WrittenMeta, *, managers: set[str], kinds: dict[str, str]) -> None:
+    """Note what *managers* wrote of the object; *kinds*: resources by `Kind.group`."""
+    for entry in meta.managed_fields:
+        if entry.manager not in managers:
+            continue
+        if entry.subresource == "status":
+            kind.earlier_writes["status"] += 1
+        if entry.has("finalizers"):
+            kind.earlier_writes["finalizers"] += 1
+        if entry.has("ownerReferences") and (owner := meta.controller) is not None:
+            group = owner.api_version.rpartition("/")[0]
+            if (name := kinds.get(f"{owner.kind}.{group}".rstrip("."))) is not None:
+                kind.earlier_owners[name] += 1
+
+
+async def _note_holders(seen: Seen, client: Client) -> None:
+    for lock in seen.awaited_locks():
+        try:
+            lease = await client.get(LEASES, lock.name, namespace=lock.namespace, type=Lease)
+        except KubeError:
+            continue
+        seen.holders[lock] = lease.spec.holder_identity or ""

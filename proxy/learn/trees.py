@@ -1,0 +1,110 @@
+"""Trees of kinds: which kinds a controller works, what it makes for their objects, and what controls nothing. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.learn.seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A kind whose objects are roots, and the kinds that are controlled below it, by parent, nearest first."""
+
+    root: str
+    children: dict[str, list[str]]
+
+    @property
+    def kinds(self) -> list[str]:
+        """All of them, the root first."""
+        return list(dict.fromkeys([self.root, *(each for below in self.children.values() for each in below)]))
+
+    @property
+    def leaves(self) -> list[str]:
+        """Controlled kinds that control nothing."""
+        return sorted(kind for kind in self.kinds[1:] if kind not in self.children)
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether a controlled kind controls others."""
+        return any(kind in self.children for kind in self.kinds[1:])
+
+
+def find_trees(seen: Seen) -> list[Tree]:
+    """The trees that the controller works, the one with most writes first. It reads every root."""
+    below = {name: _children(seen, name) for name in seen.kinds}
+    works = _worked(seen) or _worked_earlier(seen, below) or _weakly_worked(seen)
+    inner = {child for name in works for child in _descendants(name, below)}
+    # kinds that control each other have no root: the first one is taken
+    roots = [name for name in works if name not in inner] or works[:1]
+    trees = [Tree(root, _reachable(root, below)) for root in roots]
+    return sorted(trees, key=lambda tree: (-_weight(seen, tree), tree.root))
+
+
+def companions(seen: Seen) -> dict[str, list[str]]:
+    """Kinds whose objects have the names of those of other kinds, and no controller: `endpoints` of `services`."""
+    worked = _worked(seen)
+    found = {
+        name: sorted(other for other in kind.beside if not seen.kind(other).has_controllers)
+        for name, kind in sorted(seen.kinds.items())
+        if not kind.has_controllers and name not in worked
+    }
+    return {name: others for name, others in found.items() if others}
+
+
+def _worked(seen: Seen) -> list[str]:
+    """Kinds that the controller was seen to reconcile: it wrote status or finalizers, or made what they control."""
+    owners = {owner for kind in seen.kinds.values() for owner in kind.created if owner}
+    return [
+        name
+        for name, kind in seen.kinds.items()
+        if kind.is_read
+        and (
+            name in owners
+            or kind.finalizers
+            or any(verb.endswith((" status", " finalize")) for verb in kind.writes)
+        )
+    ]
+
+
+def _worked_earlier(seen: Seen, below: dict[str, list[str]]) -> list[str]:
+    """Kinds that its field manager reconciled before. Several controllers of one program share a field manager."""
+    return [
+        name for name, kind in seen.kinds.items() if kind.is_read and (below[name] or kind.earlier_writes)
+    ]
+
+
+def _weakly_worked(seen: Seen) -> list[str]:
+    """Kinds with companions; else kinds that it reads and writes itself."""
+    named = sorted({other for others in companions(seen).values() for other in others})
+    return named or sorted(
+        name for name, kind in seen.kinds.items() if kind.is_read and kind.writes and not kind.has_controllers
+    )
+
+
+def _children(seen: Seen, parent: str) -> list[str]:
+    return sorted(name for name, kind in seen.kinds.items() if name != parent and kind.made_for(parent))
+
+
+def _descendants(parent: str, below: dict[str, list[str]]) -> set[str]:
+    return {child for children in _reachable(parent, below).values() for child in children} - {parent}
+
+
+def _reachable(root: str, below: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Children of each kind that is reached from *root*, breadth first; no kind twice."""
+    found: dict[str, list[str]] = {}
+    known, waiting = {root}, [root]
+    for parent in waiting:  # grows meanwhile
+        children = [child for child in below.get(parent, []) if child != root]
+        if children:
+            found[parent] = children
+        waiting += [child for child in children if child not in known]
+        known.update(children)
+    return found
+
+
+def _weight(seen: Seen, tree: Tree) -> int:
+    kinds = [seen.kinds[name] for name in tree.kinds if name in seen.kinds]
+    return sum(
+        kind.writes.total() + kind.earlier_writes.total() + kind.earlier_owners.total() for kind in kinds
+    )
