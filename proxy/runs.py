@@ -22,6 +22,7 @@ from proxy.informers import TreeInformers
 from proxy.object_writer import ObjectWriter
 from proxy.restart import Cause, HandedOver, Pace, Restart, nodes_of
 from proxy.trees import Node, Trees
+from proxy.whole_trees import find_absent
 
 log = structlog.get_logger("proxy")
 
@@ -210,7 +211,7 @@ class Runs:
         await self._give_up_all(trees, list(filter(trees.may_go, asked)))
         kept = [node for node in arrived if node.drain is None]
         torn = nodes_of(trees, self._torn)
-        absent = await self._absent(trees, [*kept, *torn], informers)
+        absent = await find_absent(trees, [*kept, *torn], informers)
         for node in torn:
             if node.uid in absent:
                 trees.close(node.uid)
@@ -218,30 +219,6 @@ class Runs:
         shown = await self._show([node for node in kept if node.uid not in absent])
         await self._wait_seen(trees, shown)
         return HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
-
-    async def _absent(
-        self, trees: Trees, nodes: Sequence[Node], informers: TreeInformers
-    ) -> dict[str, frozenset[str]]:
-        """What is missing of the trees of *nodes*, by the uid of each node of a tree that is not whole.
-
-        Nothing by name if it could not be read.
-        """
-        if not nodes:
-            return {}
-        members = {top: trees.tree(top) for top in {trees.top_of(node.uid) for node in nodes}}
-        try:
-            elsewhere = await informers.elsewhere({each.uid for tree in members.values() for each in tree})
-        except KubeError as error:
-            log.warning("not read what arrived trees control", error=str(error))
-            return {node.uid: frozenset() for node in nodes}
-        absent: dict[str, frozenset[str]] = {}
-        for tree in members.values():
-            missing = frozenset(uid for each in tree for uid in elsewhere.get(each.uid, ()))
-            if missing:
-                absent |= dict.fromkeys((each.uid for each in tree), missing)
-        if absent:
-            log.info("trees wait for what they control", objects=sum(node.uid in absent for node in nodes))
-        return absent
 
     async def _wait_seen(self, trees: Trees, shown: Sequence[Node]) -> None:
         """Wait until the informers have seen what was *shown*: the controller's first list is as new as theirs."""
