@@ -172,7 +172,7 @@ class Proxy:
     async def work(self, acquired: AcquiredLease, template: LeaseTemplate, leases: Leases) -> int:
         """Run the controller under *acquired* until cancelled; then release the Lease."""
         host, clock, keys = self._host, self._host.clock, template.keys
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
+        validity = LeaseValidity(duration_s=template.validity_s, sent_at=acquired.sent_at)
         self._health.validity = validity
         self._watch(validity, template)
         progress = StallDetector(deadline_s=_PROGRESS_DEADLINE_S, clock=clock)
@@ -197,7 +197,7 @@ class Proxy:
 
             grace_s = self._settings.termination_grace_s
             if grace_s is not None and self._is_synced:
-                await scale_down.hand_over(announce, grace_s=grace_s, renews_each_s=template.duration_s / 3)
+                await scale_down.hand_over(announce, grace_s=grace_s, renews_each_s=template.validity_s / 3)
 
         def on_synced() -> None:
             self._is_synced = True

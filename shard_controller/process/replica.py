@@ -205,7 +205,7 @@ class Replica:
         """Run one shard: from its first renewal to its release."""
         keys = template.keys
         structlog.contextvars.bind_contextvars(shard=acquired.name)
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
+        validity = LeaseValidity(duration_s=template.validity_s, sent_at=acquired.sent_at)
         self._metrics.shard.watch_lease(
             lambda: validity.age_s(self._clock.now()),
             ring=keys.ring,
@@ -249,7 +249,7 @@ class Replica:
             grace_s = self._settings.termination_grace_s
             if grace_s is not None and runtime.is_synced:
                 await scale_down.hand_over(
-                    lambda: heartbeat.announce(marks), grace_s=grace_s, renews_each_s=template.duration_s / 3
+                    lambda: heartbeat.announce(marks), grace_s=grace_s, renews_each_s=template.validity_s / 3
                 )
 
         heartbeat.start()
