@@ -47,6 +47,9 @@ class AdmitAll:
     def begin(self, write: Write) -> None:
         """Nothing is counted."""
 
+    def instead_of(self, write: Write, answer: bytes) -> Refusal | None:
+        return None
+
     def end(self, write: Write, status: int | None) -> None:
         """Nothing is counted."""
 
