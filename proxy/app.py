@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -30,7 +30,7 @@ from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire
 from kubeio.shard.lease_template import ring_lease_template
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import TICK_S, StallDetector
-from kubeio.shard.ring import RingView, read_ring
+from kubeio.shard.ring import RingView, check_lasts, read_ring, wait_ring_over
 from kubeio.shard.scale_down import ScaleDown
 from proxy.alias import NAME_LENGTH
 from proxy.companions import Companions, find_companions
@@ -96,6 +96,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         readiness.asking() if readiness else contextlib.nullcontext(),
     ):
         view = await read_ring(client, settings.ring)
+        check_lasts(view)
         kinds = await find_kinds(client, view, settings)
         companions = await find_companions(Discovery(client), settings.companions, kinds)
         leases = Leases(client, view.spec.lease_namespace)
@@ -308,7 +309,17 @@ class Proxy:
                 running = runs.run(
                     stopping, over=over, on_synced=on_synced, on_restart=self._metrics.restarted
                 )
-                await end_on_cancel(running, lambda: leave(stopping.set), (stopping, over))
+                async with asyncio.TaskGroup() as tasks:
+                    ring = tasks.create_task(self._end_with_ring((stopping, over)), name="ring poll")
+                    await end_on_cancel(running, lambda: leave(stopping.set), (stopping, over))
+                    ring.cancel()
+
+    async def _end_with_ring(self, ends: Iterable[asyncio.Event]) -> None:
+        """Set *ends* once the ring is being deleted and nothing of it is this shard's any more."""
+        name = self._view.metadata.name
+        await wait_ring_over(self._client, name, is_empty=lambda: not self._count(), rng=self._host.rng)
+        for event in ends:
+            event.set()
 
     def _newest(self, name: str) -> str:
         return self._informers.newest(name) if self._informers is not None else ""
