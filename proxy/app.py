@@ -1,77 +1,34 @@
-"""One proxy: its parts, started in order and stopped in order. The Lease first, then the relay, then the controller."""
+"""A proxy from its settings to its end: what of its ring it works, its Lease, its shard."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster
+from kubeio.access.cluster import SERVICE_ACCOUNT
 from kubeio.leases.lease import Leases
-from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.logs import watch_dropped
 from kubeio.program.probes import FLAG, Probes
-from kubeio.protocol import PROXY_MANAGER, write_counts
+from kubeio.protocol import PROXY_MANAGER
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
-from kubeio.rest.impersonation import Headers, headers_acting_as
 from kubeio.rest.metrics import ClientMetrics
 from kubeio.rest.reviews import User
 from kubeio.shard.fence_wait import FenceWait
 from kubeio.shard.host import ShardHost
-from kubeio.shard.lease_acquisition import AcquiredLease, LeaseTemplate, acquire
+from kubeio.shard.lease_acquisition import acquire
 from kubeio.shard.lease_template import ring_lease_template
-from kubeio.shard.lease_validity import LeaseValidity, Phase
-from kubeio.shard.progress import TICK_S, StallDetector
-from kubeio.shard.ring import RingView, read_ring
-from kubeio.shard.scale_down import ScaleDown
+from kubeio.shard.ring import RingView, check_lasts, read_ring
 from proxy.alias import NAME_LENGTH
-from proxy.companions import Companions, find_companions
-from proxy.controller_files import KUBECONFIG, controller_folder, environment, write_files
-from proxy.controller_process import BehindRelay
-from proxy.ending import end_on_cancel
-from proxy.existence import Existence
-from proxy.former import NEVER, worked_until
-from proxy.gate import Gate
+from proxy.companions import find_companions
 from proxy.health import Health, controller_probe
-from proxy.informers import TreeInformers, TreeKind
+from proxy.informers import TreeKind
 from proxy.kinds import find_kinds
-from proxy.locks import EchoLocks
-from proxy.loopback import Loopback
 from proxy.metrics import ProxyMetrics
-from proxy.object_writer import ObjectWriter
-from proxy.relay import Relay
-from proxy.restart import Pace
-from proxy.runs import Runs
 from proxy.settings import Settings
-from proxy.shard_director import ShardDirector
-from proxy.trees import Trees
-
-log = structlog.get_logger("proxy")
-
-_PROGRESS_DEADLINE_S: Final = 60.0
-_PLACEHOLDER: Final = "{kubeconfig}"
-"""In the command: for programs that want their kubeconfig in a flag."""
-
-
-@dataclass(frozen=True, slots=True)
-class RingPart:
-    """What of a ring the controller works: *kinds* of trees, the main one first, and their *companions*.
-
-    *account*: the process's own, if requests of the controller name the life that sends them.
-    """
-
-    view: RingView
-    kinds: list[TreeKind]
-    companions: dict[str, TreeKind]
-    account: User | None
+from proxy.shard import RingPart, Shard
 
 
 async def serve(settings: Settings, host: ShardHost | None = None) -> int:
@@ -96,6 +53,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         readiness.asking() if readiness else contextlib.nullcontext(),
     ):
         view = await read_ring(client, settings.ring)
+        check_lasts(view)
         kinds = await find_kinds(client, view, settings)
         companions = await find_companions(Discovery(client), settings.companions, kinds)
         leases = Leases(client, view.spec.lease_namespace)
@@ -122,8 +80,8 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         host.mark_children(acquired.name)
         structlog.contextvars.bind_contextvars(shard=acquired.name)
         part = RingPart(view, kinds, companions, account)
-        proxy = Proxy(settings, host, cluster, client, part=part, health=health, metrics=metrics)
-        return await proxy.work(acquired, template, leases)
+        shard = Shard(settings, host, cluster, client, part=part, health=health, metrics=metrics)
+        return await shard.work(acquired, template, leases)
 
 
 async def _fenced_account(
@@ -140,197 +98,3 @@ async def _fenced_account(
     )
     health.why_no_lease = lambda: f"not fenced by policies: {fence.problem}"
     return await fence.wait()
-
-
-class Proxy:
-    """The parts of one shard."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        host: ShardHost,
-        cluster: Cluster,
-        client: Client,
-        *,
-        part: RingPart,
-        health: Health,
-        metrics: ProxyMetrics,
-    ) -> None:
-        self._settings: Final = settings
-        self._host: Final = host
-        self._cluster: Final = cluster
-        self._client: Final = client
-        self._part: Final = part
-        self._kinds: Final = part.kinds
-        self._view: Final = part.view
-        self._health: Final = health
-        self._metrics: Final = metrics
-        self._trees = Trees("", since=NEVER)
-        self._informers: TreeInformers | None = None
-        self._is_synced = False
-
-    async def work(self, acquired: AcquiredLease, template: LeaseTemplate, leases: Leases) -> int:
-        """Run the controller under *acquired* until cancelled; then release the Lease."""
-        host, clock, keys = self._host, self._host.clock, template.keys
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
-        self._health.validity = validity
-        self._watch(validity, template)
-        progress = StallDetector(deadline_s=_PROGRESS_DEADLINE_S, clock=clock)
-        existence = Existence(self._client, [kind.resource for kind in self._kinds])
-        gate = Gate(validity, existence, clock=clock)
-        heartbeat = host.heartbeat(
-            self._cluster, acquired.lease, validity=validity, progress=progress, on_phase=_log_phase
-        )
-        scale_down = ScaleDown(self._client, leases, template, objects=self._count, clock=clock, rng=host.rng)
-
-        def marks() -> dict[str, str]:
-            counts = {kind.name: 0 for kind in self._kinds} | self._trees.counts()
-            leaving = {keys.leaving: "true"} if scale_down.is_leaving else {}
-            return {keys.synced: "true", keys.objects: write_counts(counts), **leaving}
-
-        async def leave(stop: Callable[[], None]) -> None:
-            """Before the end of a shard that is scaled away: *stop* its controller, and give everything up."""
-
-            def announce() -> None:
-                stop()
-                heartbeat.announce(marks)
-
-            grace_s = self._settings.termination_grace_s
-            if grace_s is not None and self._is_synced:
-                await scale_down.hand_over(announce, grace_s=grace_s, renews_each_s=template.duration_s / 3)
-
-        def on_synced() -> None:
-            self._is_synced = True
-            heartbeat.announce(marks)
-
-        heartbeat.start()
-        may_release = False
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                ticking = tasks.create_task(self._tick(progress, validity), name="progress")
-                await self._run(acquired.name, gate, leases, on_synced=on_synced, leave=leave)
-                ticking.cancel()
-            may_release = True
-        finally:
-            await heartbeat.stop(release=may_release, without=keys.hold if scale_down.is_leaving else "")
-        return 0
-
-    def _watch(self, validity: LeaseValidity, template: LeaseTemplate) -> None:
-        """Export the Lease, and the objects of each kind."""
-        shard, clock = self._metrics.shard, self._host.clock
-        shard.watch_lease(
-            lambda: validity.age_s(clock.now()),
-            ring=template.keys.ring,
-            member=template.member,
-            duration_s=template.duration_s,
-        )
-        for kind in self._kinds:
-            shard.watch_objects(kind.name, partial(self._count_of, kind.name))
-
-    def _count_of(self, resource: str) -> int:
-        return self._trees.counts().get(resource, 0)
-
-    def _count(self) -> int:
-        """Objects of the shard; not zero while that is not known."""
-        return len(self._trees) if self._informers is not None and self._informers.is_synced else 1
-
-    async def _run(
-        self,
-        shard: str,
-        gate: Gate,
-        leases: Leases,
-        *,
-        on_synced: Callable[[], None],
-        leave: Callable[[Callable[[], None]], Awaitable[None]],
-    ) -> None:
-        """Serve the controller until cancelled. Returns when it has ended and every write of it is answered."""
-        settings, keys, clock = self._settings, self._view.keys, self._host.clock
-        director = ShardDirector(
-            gate,
-            self._kinds,
-            keys=keys,
-            shard=shard,
-            newest=self._newest,
-            companions=Companions(self._part.companions, gate, self._client, keys=keys, shard=shard),
-            refused=self._metrics.refused,
-        )
-        loopback, locks = Loopback(clock.wall()), EchoLocks(settings.locks, clock)
-        relay = Relay(
-            self._cluster, loopback=loopback, director=director, locks=locks, impersonation=self._names(shard)
-        )
-        self._metrics.watch_connections(lambda: relay.pairs)
-        resources = {kind.name: kind.resource for kind in self._kinds}
-        writer = ObjectWriter(
-            self._client, SharedLeaseReads(leases), keys=keys, shard=shard, resources=resources
-        )
-
-        async def new_trees() -> Trees:
-            self._trees = Trees(shard, since=await worked_until(self._client, self._view))
-            return self._trees
-
-        def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:
-            self._informers = TreeInformers(
-                self._client,
-                self._kinds,
-                trees,
-                keys=keys,
-                shard=shard,
-                changed=changed,
-                clock=clock,
-                rng=self._host.rng,
-            )
-            return self._informers
-
-        with controller_folder(settings.controller_files) as folder:
-            async with relay.serving() as port:
-                namespace = settings.namespace or self._cluster.namespace
-                write_files(folder, port=port, ca=loopback.ca, token=loopback.token, namespace=namespace)
-                process = BehindRelay(
-                    [part.replace(_PLACEHOLDER, str(folder / KUBECONFIG)) for part in settings.command],
-                    relay,
-                    locks,
-                    environment=environment(os.environ, folder, port=port),
-                    stop_within_s=settings.stop_within_s,
-                    liveness=self._health.liveness,
-                )
-                runs = Runs(
-                    process,
-                    gate,
-                    writer,
-                    new_trees=new_trees,
-                    follow=follow,
-                    pace=Pace(),
-                    clock=clock,
-                    rng=self._host.rng,
-                )
-                self._health.why_down = lambda: runs.why_down
-                stopping, over = asyncio.Event(), asyncio.Event()
-                running = runs.run(
-                    stopping, over=over, on_synced=on_synced, on_restart=self._metrics.restarted
-                )
-                await end_on_cancel(running, lambda: leave(stopping.set), (stopping, over))
-
-    def _newest(self, name: str) -> str:
-        return self._informers.newest(name) if self._informers is not None else ""
-
-    def _names(self, shard: str) -> Headers:
-        account = self._part.account
-        if account is None:
-            return ()
-        extra = self._view.keys.life_extra
-        return headers_acting_as(account, self._cluster, extra=extra, value=shard)
-
-    async def _tick(self, progress: StallDetector, validity: LeaseValidity) -> None:
-        """Signs of life of this loop, for the heartbeat."""
-        clock = self._host.clock
-        while True:
-            is_held = validity.holds(clock.now())
-            progress.tick(due=0, taken=0, is_fresh=self._is_fresh(), is_held=is_held)
-            await asyncio.sleep(TICK_S)
-
-    def _is_fresh(self) -> bool:
-        return self._informers is None or self._informers.is_fresh(self._host.clock.now())
-
-
-def _log_phase(phase: Phase) -> None:
-    log.info("lease phase", phase=phase.value)

@@ -6,19 +6,17 @@ the proxy imports. A controller's image may be empty, or be built on musl: nothi
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_guarded
@@ -77,9 +75,9 @@ _LEFT_OUT: Final = (
 """Of the standard library and the packages: half of their size."""
 _OPENED_LATE: Final = ("libgcc_s.so.*", "libnss_dns.so.*", "libnss_files.so.*", "libresolv.so.*")
 """Libraries beside libc that glibc opens by name: no program is linked with them."""
-_LIBRARY: Final = re.compile(r"/[^/]+\.so(\.[^/]*)?$")
-_MODULE: Final = re.compile(r"\.(cpython-|abi3\.)")
-_LOADER: Final = re.compile(r"/ld-[^/]+$")
+_LOADER: Final = re.compile(r"/ld-[^/\s]*\.so[^/\s]*$")
+_LISTED: Final = re.compile(r"=> (/\S+) \(0x")
+_AT_ONCE: Final = 4
 _PROOF: Final = "import ctypes, proxy.__main__, proxy.app, proxy.settings, kubeio.program.runtime, uvloop"
 
 
@@ -115,12 +113,11 @@ def write_runtime(folder: Path) -> None:
     for name in PACKAGES:
         _copy_package(name, modules)
     _copy_metadata(modules)
-    for library in _linked(modules.rglob("*.so")):
-        if _LOADER.search(str(library)):
-            shutil.copy(library, libraries / "ld.so")
-            (libraries / "ld.so").chmod(0o755)
-        else:
-            shutil.copy(library, libraries)
+    loader = _loader()
+    shutil.copy(loader, libraries / "ld.so")
+    (libraries / "ld.so").chmod(0o755)
+    for library in _linked(loader, [program, *modules.rglob("*.so")]):
+        shutil.copy(library, libraries)
         if library.name.startswith("libc."):
             for pattern in _OPENED_LATE:
                 for late in library.parent.glob(pattern):
@@ -147,28 +144,22 @@ def _copy_metadata(target: Path) -> None:
     (metadata / "METADATA").write_text(found.read_text("METADATA") or "")
 
 
-def _linked(modules: Iterable[Path]) -> list[Path]:
-    """The libraries of this process and of *modules*, and the loader, by the names that programs are linked with."""
-    for module in modules:
-        with contextlib.suppress(OSError):  # it lacks a library here, too
-            ctypes.CDLL(str(module))
-    found: dict[str, None] = {}
-
-    def note(info: Any, size: int, data: object) -> int:
-        found[os.fsdecode(info.contents.name or b"")] = None
-        return 0
-
-    ctypes.CDLL(None).dl_iterate_phdr(_CALLBACK(note), None)
-    return [Path(name) for name in found if _LIBRARY.search(name) and not _MODULE.search(name)]
+def _loader() -> Path:
+    """What has loaded this Python."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return next(Path(line.split(maxsplit=5)[5]) for line in lines if _LOADER.search(line))
 
 
-class _Loaded(ctypes.Structure):
-    """The beginning of `struct dl_phdr_info`."""
+def _linked(loader: Path, programs: Iterable[Path]) -> set[Path]:
+    """The libraries that *programs* are linked with, and those of these: the loader lists them, and runs nothing."""
 
-    _fields_: ClassVar = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+    def listed(program: Path) -> list[str]:
+        words = [str(loader), "--list", str(program)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        return _LISTED.findall(done.stdout)
 
-
-_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return {Path(name) for names in threads.map(listed, programs) for name in names}
 
 
 def _prove(folder: Path) -> None:

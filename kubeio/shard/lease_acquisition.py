@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import random
 from dataclasses import dataclass
 
@@ -83,6 +84,17 @@ class LeaseTemplate:
     """`NAMESPACE/NAME` of the pod that it runs in, as far as it knows; for people and tools."""
     name_length: int = 0
     """How long the shard's name must be; 0: of any length."""
+    max_duration_s: float = math.inf
+    """The ring's maxLeaseDurationSeconds."""
+
+    @property
+    def validity_s(self) -> float:
+        """How long a renewal lets the process work.
+
+        At most half of *max_duration_s*: who takes the Lease without knowing its duration waits for all of that
+        (protocol, 4), and code that does not end when its Lease lapses ends within two durations.
+        """
+        return min(float(self.duration_s), self.max_duration_s / 2)
 
     def fresh_name(self, rng: random.Random) -> str:
         """A name that no shard has had."""

@@ -54,4 +54,5 @@ def ring_lease_template(
         resources=tuple(resources),
         pod=pod,
         name_length=name_length,
+        max_duration_s=longest_s,
     )

@@ -137,6 +137,17 @@ async def controlled_resources(
     return [by_name.get(name) or await discovery.resolve(name) for name in sorted(listed)]
 
 
+def check_lasts(view: RingView) -> None:
+    """See that the ring of *view* is to stay. Raises: InputError.
+
+    A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
+    """
+    if view.metadata.deletion_timestamp is not None:
+        raise InputError(
+            "--ring", view.metadata.name, "is being deleted", "wait until it is gone, then create it anew"
+        )
+
+
 async def wait_ring_over(
     client: Client, ring: str, *, is_empty: Callable[[], bool], rng: random.Random
 ) -> None:

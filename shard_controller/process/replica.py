@@ -34,7 +34,7 @@ from kubeio.shard.lease_acquisition import AcquiredLease
 from kubeio.shard.lease_template import ring_lease_template
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import StallDetector
-from kubeio.shard.ring import RingView, read_ring, ring_from_file, wait_ring_over
+from kubeio.shard.ring import RingView, check_lasts, read_ring, ring_from_file, wait_ring_over
 from kubeio.shard.scale_down import ScaleDown
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
@@ -144,9 +144,7 @@ class Replica:
 
     async def _work_sharded(self, ring: str) -> int:
         view = await self._read_ring(ring)
-        if view.metadata.deletion_timestamp is not None:
-            # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
-            raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
+        check_lasts(view)
         caches = await self._resources(view)
         account = await self._fenced_account(view, caches)
         settings = self._settings
@@ -205,7 +203,7 @@ class Replica:
         """Run one shard: from its first renewal to its release."""
         keys = template.keys
         structlog.contextvars.bind_contextvars(shard=acquired.name)
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
+        validity = LeaseValidity(duration_s=template.validity_s, sent_at=acquired.sent_at)
         self._metrics.shard.watch_lease(
             lambda: validity.age_s(self._clock.now()),
             ring=keys.ring,
@@ -249,7 +247,7 @@ class Replica:
             grace_s = self._settings.termination_grace_s
             if grace_s is not None and runtime.is_synced:
                 await scale_down.hand_over(
-                    lambda: heartbeat.announce(marks), grace_s=grace_s, renews_each_s=template.duration_s / 3
+                    lambda: heartbeat.announce(marks), grace_s=grace_s, renews_each_s=template.validity_s / 3
                 )
 
         heartbeat.start()

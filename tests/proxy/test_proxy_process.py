@@ -204,3 +204,18 @@ async def test_a_proxy_that_is_scaled_away_gives_up_all_and_one_that_is_rolled_n
         assert after == before
         leases = await proxies.client.list_all(LEASES, selector=f"{KEYS.ring_label}={KEYS.ring}")
         assert len(leases) == 2, json.dumps(leases)
+
+
+@pytest.mark.timeout(240)
+async def test_a_proxy_ends_with_its_ring_and_does_not_come_back_to_one_that_goes(proxies: Proxies) -> None:
+    await proxies.start_proxy("web-0")
+    await proxies.wait_shared("web-0")
+    await proxies.client.delete(CONTROLLER_RINGS, KEYS.ring)
+    async with asyncio.timeout(WITHIN_S):
+        assert await proxies.processes["web-0"].wait() == 0
+
+    async def is_gone() -> bool:
+        return not await proxies.client.list_all(CONTROLLER_RINGS)
+
+    await proxies.wait_for(is_gone)
+    assert await proxies.owners() == {"": NUMBER}

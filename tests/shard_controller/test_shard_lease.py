@@ -230,3 +230,11 @@ def test_this_process_knows_itself() -> None:
     me = this_process()
     assert me.pid == os.getpid()
     assert LinuxProcesses().is_running(me.pid, me.started)
+
+
+@pytest.mark.parametrize(("duration_s", "most_s", "found"), [(15, 60, 15.0), (30, 60, 30.0), (60, 60, 30.0)])
+def test_a_process_works_no_longer_than_half_of_what_a_contest_waits(
+    duration_s: int, most_s: float, found: float
+) -> None:
+    """Nothing may run when the contest is over, and what does not heed its end runs for two durations."""
+    assert template(duration_s=duration_s, max_duration_s=most_s).validity_s == found
