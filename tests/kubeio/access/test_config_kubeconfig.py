@@ -71,13 +71,12 @@ def test_pod_beats_home_but_not_kubeconfig(
 ) -> None:
     write("home/.kube/config", context={"namespace": "home"})
     pod = service_account(tmp_path, ca)
-    monkeypatch.setattr("kubeio.access.cluster.SERVICE_ACCOUNT", pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert load_cluster().user == "service account of the pod"
-    assert load_cluster(context="main").namespace == "home"
+    assert load_cluster(service_account=pod).user == "service account of the pod"
+    assert load_cluster(service_account=pod, context="main").namespace == "home"
     monkeypatch.setenv("KUBECONFIG", str(write("environment", context={"namespace": "environment"})))
-    assert load_cluster().namespace == "environment"
+    assert load_cluster(service_account=pod).namespace == "environment"
 
 
 # -- several files ---------------------------------------------------------------------------------------
