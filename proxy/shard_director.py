@@ -98,7 +98,7 @@ class ShardDirector:
         refusal = await self._gate.admit(kind.name, key)
         if refusal is not None:
             return refusal
-        return Admitted(self._labels() | self._asked(kind, key, write))
+        return Admitted(self._kept(kind, key, write))
 
     def begin(self, write: Write) -> None:
         self._gate.begin(write)
@@ -127,10 +127,21 @@ class ShardDirector:
     def _labels(self) -> dict[str, str]:
         return {self._keys.shard: self._shard, self._keys.visible: self._shard}
 
-    def _asked(self, kind: TreeKind, key: ObjectKey, write: Write) -> dict[str, str]:
-        """The label that the controller does not see: an update without it would take it off."""
-        node = self._gate.find(kind.name, key) if write.info.verb == "update" else None
-        return {} if node is None or node.drain is None else {self._keys.drain: node.drain}
+    def _kept(self, kind: TreeKind, key: ObjectKey, write: Write) -> dict[str, str]:
+        """The ring's labels as they are: the fence refuses a change.
+
+        A leaf that arrived bears an earlier name as `visible`. The drain label is hidden: an update without it would
+        take it off.
+        """
+        node = self._gate.find(kind.name, key)
+        if node is None:
+            return self._labels()
+        found = {self._keys.shard: self._shard}
+        if node.visible is not None:
+            found[self._keys.visible] = node.visible
+        if node.drain is not None and write.info.verb == "update":
+            found[self._keys.drain] = node.drain
+        return found
 
     def _copied(self, labels: dict[str, str]) -> dict[str, str]:
         """Labels of a root that was made with those of another object: it stays here, and is not asked for."""
