@@ -59,7 +59,7 @@ def first_value(headers: Iterable[Header], name: bytes) -> bytes:
 class Identity:
     """As whom requests are sent: *impersonation* headers beside the credential, which changes.
 
-    A controller that impersonates somebody itself keeps that user; extra values of *impersonation* are added, and none
+    A controller that impersonates another user keeps that user; extra values of *impersonation* are added, and none
     of the controller's under the same key is sent.
     """
 

@@ -89,7 +89,7 @@ class ServerSide(asyncio.Protocol):
             self._transport.write(data)
 
     def client_lost(self) -> None:
-        """The client hung up: what nobody awaits is cut."""
+        """The client hung up: an answer that is not awaited is cut."""
         if self._request is None or self._on_end is None or self._transport is None:
             self.abort()
             return

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import yaml
 
 from kubeio.errors import InputError
 from kubeio.fence import BINDINGS, POLICIES, policies_of
-from kubeio.program.failures import BAD_INPUT
+from kubeio.program.flag_parser import FlagParser
 from kubeio.program.yaml_file import read_file
 from kubeio.protocol import RingEntry, RingKeys
 from kubeio.shard.ring import RingView, ring_from_file
@@ -189,20 +188,12 @@ def _workloads(documents: Sequence[Doc], name: str) -> list[int]:
     return places
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {message.removeprefix('argument ')}; see {self.prog} -h\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> FlagParser:
+    parser = FlagParser(
         prog="ringleader proxy --render",
         usage="%(prog)s FILE --ring-file FILE [OPTIONS] [FLAGS OF THE PROXY] [-- COMMAND...]",
         description="Print the Deployment or StatefulSet in FILE with the proxy before its controller, what else is in "
         "FILE, and the rights that its account needs as a shard. COMMAND: the controller's, if FILE does not name it.",
-        allow_abbrev=False,
     )
     parser.add_argument(RENDER, metavar="FILE", nargs="?", help="A file of YAML, or - for standard input.")
     parser.add_argument("--ring-file", metavar="FILE", default="", help="The ring.")

@@ -31,6 +31,7 @@ from tests.fleet.chaos.networks import missing, open_bridge
 from tests.fleet.chaos.slowing import cgroup_root
 from tests.fleet.chaos.soak import Growth, Sampler, sample_for_ever
 from tests.fleet.chaos.storm import Outcome, Plan, Storm, open_storm, subset
+from tests.fleet.leaves import leaves
 
 RUN_S: Final = 600.0
 API_SERVERS: Final = 2
@@ -210,7 +211,7 @@ def main() -> None:
     try:
         outcome = soak_of(flags, folder) if flags.soak else storm_of(flags, folder)
     except* AssertionError as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             print(f"chaos: LOST, --seed {flags.seed}: {error}")
         print(f"chaos: logs, journals and audit logs are in {folder}")
         sys.exit(1)
@@ -218,14 +219,6 @@ def main() -> None:
     print("chaos: nothing was lost")
     if not flags.out:
         shutil.rmtree(folder)
-
-
-def _leaves(group: BaseExceptionGroup[AssertionError]) -> list[BaseException]:
-    return [
-        leaf
-        for each in group.exceptions
-        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
+from tests.fleet.leaves import leaves
 from tests.fleet.unmodified.faults import FAULTS
 from tests.fleet.unmodified.storm import Outcome, Plan, Storm, open_storm
 
@@ -100,7 +101,7 @@ def main() -> None:
     try:
         storm = asyncio.run(run(plan, folder))
     except* AssertionError as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             print(f"unmodified: LOST, --seed {flags.seed}: {error}")
         print(f"unmodified: logs, changes and the audit log are in {folder}")
         sys.exit(1)
@@ -108,14 +109,6 @@ def main() -> None:
     print("unmodified: nothing was lost or made twice")
     if not flags.out:
         shutil.rmtree(folder)
-
-
-def _leaves(group: BaseExceptionGroup[AssertionError]) -> list[BaseException]:
-    return [
-        leaf
-        for each in group.exceptions
-        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]
 
 
 if __name__ == "__main__":
