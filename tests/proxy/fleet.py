@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from devcluster.real import real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
-from kubeio.fence import BINDINGS, POLICIES
 from kubeio.models import Object
 from kubeio.program.yaml_file import read_document
 from kubeio.protocol import CONTROLLER_RINGS, RingEntry, RingKeys
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd
-from ringleader.fence.documents import Identity, fence_documents
+from ringleader.testing.fences import fence_objects
 
 NAMESPACE = "web"
 
@@ -117,8 +115,7 @@ async def open_fleet(
 
         await fleet.wait_for("the ring's resource is served", is_created, within_s=20)
         entries = msgspec.convert(ring["spec"]["resources"], type=list[RingEntry])
-        for doc in yaml.safe_load_all(fence_documents(fleet.keys, entries, identity=Identity.LIFE)):
-            resource = next(kind for kind in (POLICIES, BINDINGS) if kind.kind == doc["kind"])
+        for resource, doc in fence_objects(fleet.keys, entries):
             await client.create(resource, doc, type=bytes)
         try:
             yield fleet

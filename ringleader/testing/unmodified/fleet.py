@@ -16,18 +16,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from devcluster.real.binaries import find_binaries, kubernetes_recipe
 from devcluster.real.etcd_watch import newest_revision, watch_etcd
 from devcluster.real.real_plane import RealPlane
 from kubeio.clock import Clock, SystemClock
-from kubeio.fence import BINDINGS, POLICIES
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import NAMESPACES
 from ringleader.assets import ring_crd
-from ringleader.fence.documents import Identity, fence_documents
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.fences import fence_objects
 from ringleader.testing.fleet import unwrapped
 from ringleader.testing.observer import NotConvergedError
 from ringleader.testing.prerequisites import install_definitions
@@ -100,7 +97,8 @@ class ProxyFleet:
         async with asyncio.timeout(_SERVED_WITHIN_S):
             for ring in self.spec.rings:
                 await self._create_ring(ring)
-                await self._fence(ring)
+                for resource, doc in fence_objects(ring.keys, ring.entries()):
+                    await self.client.create_if_absent(resource, doc)
         self._running.append(self._tasks.create_task(self._follow(), name="etcd"))
 
     async def _create_ring(self, ring: ProxiedRing) -> None:
@@ -111,12 +109,6 @@ class ProxyFleet:
                 if error.status != 404:  # not served yet
                     raise
             await asyncio.sleep(_POLL_S)
-
-    async def _fence(self, ring: ProxiedRing) -> None:
-        documents = fence_documents(ring.keys, ring.entries(), identity=Identity.LIFE)
-        for doc in yaml.safe_load_all(documents):
-            resource = next(kind for kind in (POLICIES, BINDINGS) if kind.kind == doc["kind"])
-            await self.client.create_if_absent(resource, doc)
 
     async def _follow(self) -> None:
         with (self.directory / "changes.log").open("w") as log:
