@@ -15,8 +15,8 @@ from proxy.learn.seen import KindSeen, Seen
 from proxy.learn.trees import Tree, companions, find_trees
 
 UNSEEN: Final = (
-    "D: effects outside of Kubernetes. If it deletes things there when an object is not found, that stays right: no "
-    "object leaves while the controller runs.",
+    "D: effects outside of Kubernetes. If it deletes things there when an object is not found, leave out --leaves: "
+    "then no object comes before its root, and none leaves while the controller runs.",
     "G: what one object's result is computed from. If that is all objects of the main resource, do not shard it.",
     "H: whether one object reads another one of the main resource (dependsOn). If so, choose a key that keeps both "
     "together (Namespace or Label).",
