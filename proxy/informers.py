@@ -92,22 +92,13 @@ class TreeInformers:
         """
         found: dict[str, set[str]] = {}
         for kind in self._kinds[1:]:  # nothing controls the main one
-            continue_ = ""
-            while True:
-                page = await self._client.list_page(
-                    kind.resource,
-                    label_selector=f"{self._keys.shard}!={self._shard}",
-                    continue_=continue_,
-                    metadata_only=True,
-                )
+            selector = f"{self._keys.shard}!={self._shard}"
+            async for page in self._client.pages(kind.resource, label_selector=selector, metadata_only=True):
                 for each in page.objects:
                     owner = each.meta.controller
                     if owner is not None and owner.uid in controllers:
                         found.setdefault(owner.uid, set()).add(each.meta.uid)
-                continue_ = page.continue_
-                if not continue_:
-                    break
-            self._read[kind.name] = page.resource_version
+                self._read[kind.name] = page.resource_version
         return found
 
     def is_fresh(self, now: float) -> bool:
