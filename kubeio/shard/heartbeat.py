@@ -37,6 +37,8 @@ LOST_LEASE_EXIT = 3
 STALLED_EXIT = 1
 _REMEMBERED = 1000
 """Renewals without an answer: attempts are a fifteenth of a duration apart, and none arrives after a minute."""
+_RETRY_S = 0.25
+"""Between two attempts at least: a fleet with short Leases repeats them against a server that refuses everything."""
 
 
 LeaseAnnotations = Callable[[], Mapping[str, str]]
@@ -154,7 +156,7 @@ class Heartbeat:
         return found.spec.renew_time in self._sent
 
     def _retry_s(self) -> float:
-        return self._validity.duration_s / 15 * self._rng.uniform(0.8, 1.2)
+        return max(self._validity.duration_s / 15, _RETRY_S) * self._rng.uniform(0.8, 1.2)
 
     async def _watch_for_ever(self) -> Never:
         while True:
