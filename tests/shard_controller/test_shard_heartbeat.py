@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ class FakeLeases:
     loses_answers: bool = False
     takes_s: float = 0.0
     swaps: list[float] = field(default_factory=list)
+    attempts: list[float] = field(default_factory=list)
 
     async def get(self, name: str) -> Lease:
         await self._reach()
@@ -77,6 +79,7 @@ class FakeLeases:
         self.edit(spec=msgspec.structs.replace(self.lease.spec, holder_identity=holder))
 
     async def _reach(self) -> None:
+        self.attempts.append(self.clock.now())
         await asyncio.sleep(self.takes_s)
         if self.is_down:
             raise ServerFailure("lease", status=503)
@@ -85,7 +88,7 @@ class FakeLeases:
 class Life:
     """A heartbeat under test, with everything it was given."""
 
-    def __init__(self, *, deadline_s: float = 60.0, seed: int = 1) -> None:
+    def __init__(self, *, deadline_s: float = 60.0, seed: int = 1, duration_s: float = D) -> None:
         self.clock = LoopClock()
         lease = Lease(
             metadata=Meta(name=NAME, namespace="ns", resource_version="1"),
@@ -93,7 +96,7 @@ class Life:
         )
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
-        self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
+        self.validity = LeaseValidity(duration_s=duration_s, sent_at=self.began_at)
         self.progress = StallDetector(deadline_s=deadline_s, clock=self.clock)
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
@@ -163,6 +166,16 @@ async def test_after_two_thirds_without_renewal_work_pauses() -> None:
     life.leases.is_down = True
     assert await life.run(for_s=14) is None
     assert [(round(at), phase) for at, phase in life.phases] == [(10, Phase.PAUSED)]
+
+
+@pytest.mark.parametrize(("duration_s", "least_s"), [(15.0, 0.8), (2.5, 0.2), (0.5, 0.2)])
+async def test_renewals_that_are_refused_are_repeated_after_pauses(duration_s: float, least_s: float) -> None:
+    life = Life(duration_s=duration_s)
+    life.leases.is_down = True
+    assert await life.run(for_s=30) is None
+    attempts = life.leases.attempts
+    assert len(attempts) > 20
+    assert min(later - earlier for earlier, later in pairwise(attempts)) >= least_s
 
 
 async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds() -> None:
