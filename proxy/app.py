@@ -24,8 +24,7 @@ from kubeio.shard.ring import RingView, check_lasts, read_ring
 from proxy.alias import NAME_LENGTH
 from proxy.companions import find_companions
 from proxy.health import Health, controller_probe
-from proxy.informers import TreeKind
-from proxy.kinds import find_kinds
+from proxy.kinds import TreeKind, find_kinds
 from proxy.metrics import ProxyMetrics
 from proxy.settings import Settings
 from proxy.shard import RingPart, Shard
@@ -54,7 +53,7 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
     ):
         view = await read_ring(client, settings.ring)
         check_lasts(view)
-        kinds = await find_kinds(client, view, settings)
+        kinds = await find_kinds(client, view, resources=settings.resources, leaves=settings.leaves)
         companions = await find_companions(Discovery(client), settings.companions, kinds)
         leases = Leases(client, view.spec.lease_namespace)
         template = ring_lease_template(

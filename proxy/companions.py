@@ -16,7 +16,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from proxy.director import Write
 from proxy.gate import Gate
-from proxy.informers import TreeKind
+from proxy.kinds import TreeKind
 from proxy.refusals import Refusal
 
 _FLAG: Final = "--companions"

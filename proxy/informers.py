@@ -5,40 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from kubeio.clock import Clock
 from kubeio.protocol import RingKeys
-from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
 from kubeio.watches.versions import newest
+from proxy.kinds import TreeKind
 from proxy.trees import Trees, node_of
 
 _SILENCE_S: Final = 90.0
 """Bookmarks come once a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeKind:
-    """A resource of the ring. *is_main*: its objects are roots, unless the ring controls them.
-
-    *is_leaf*: its objects control nothing.
-    """
-
-    resource: ApiResource
-    is_main: bool = False
-    is_leaf: bool = False
-
-    @property
-    def name(self) -> str:
-        """`websites.example.com`."""
-        return self.resource.group_resource
 
 
 class TreeInformers:
@@ -76,7 +58,6 @@ class TreeInformers:
             )
             for kind in kinds
         }
-        self._controlling: Final = {kind.resource.kind for kind in kinds if not kind.is_leaf}
         self._informers: Final = [
             Informer(self._sources[kind.name], on_change=partial(self._on_change, kind)) for kind in kinds
         ]
@@ -91,7 +72,9 @@ class TreeInformers:
         Consistent reads of all objects of the kinds that can be controlled. Raises: KubeError.
         """
         found: dict[str, set[str]] = {}
-        for kind in self._kinds[1:]:  # nothing controls the main one
+        for kind in self._kinds:
+            if not kind.above:
+                continue
             selector = f"{self._keys.shard}!={self._shard}"
             async for page in self._client.pages(kind.resource, label_selector=selector, metadata_only=True):
                 for each in page.objects:
@@ -123,8 +106,7 @@ class TreeInformers:
 
     def _on_change(self, kind: TreeKind, change: Change) -> None:
         if change.new is not None:
-            owner = change.new.controller
-            is_root = kind.is_main and (owner is None or owner.kind not in self._controlling)
+            is_root = kind.is_root(change.new.controller)
             node = node_of(change.new, kind.name, keys=self._keys, is_root=is_root, is_leaf=kind.is_leaf)
             self._trees.put(node)
         elif change.old is not None:

@@ -21,7 +21,7 @@ from kubeio.shard.lease_template import GRACE_FLAG
 
 _FLAGS: Final = (
     ("ring", "NAME", "", "The ring whose objects the controller works."),
-    ("resource", "RESOURCE.GROUP", "", "Its main resource, if the ring distributes several."),
+    ("resources", "A,B", "", "Its main resources. Default: all that the ring distributes."),
     ("leaves", "A,B", "", "Controlled resources that control nothing themselves, such as pods."),
     (
         "companions",
@@ -76,7 +76,7 @@ class Settings:
 
     command: tuple[str, ...]
     ring: str
-    resource: str = ""
+    resources: tuple[str, ...] = ()
     leaves: frozenset[str] = frozenset()
     companions: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     return Settings(
         command=command,
         ring=flags.ring,
-        resource=flags.resource,
+        resources=_names(flags.resources),
         leaves=frozenset(_names(flags.leaves)),
         companions=_names(flags.companions),
         locks=_names(flags.locks),

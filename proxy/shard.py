@@ -32,7 +32,8 @@ from proxy.existence import Existence
 from proxy.former import NEVER, worked_until
 from proxy.gate import Gate
 from proxy.health import Health
-from proxy.informers import TreeInformers, TreeKind
+from proxy.informers import TreeInformers
+from proxy.kinds import TreeKind
 from proxy.locks import EchoLocks
 from proxy.loopback import Loopback
 from proxy.metrics import ProxyMetrics
@@ -53,7 +54,7 @@ _PLACEHOLDER: Final = "{kubeconfig}"
 
 @dataclass(frozen=True, slots=True)
 class RingPart:
-    """What of a ring the controller works: *kinds* of trees, the main one first, and their *companions*.
+    """What of a ring the controller works: *kinds* of trees, and their *companions*.
 
     *account*: the process's own, if requests of the controller name the life that sends them.
     """

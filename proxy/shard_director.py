@@ -18,7 +18,7 @@ from proxy.alias import Alias
 from proxy.companions import Companions
 from proxy.director import Admitted, Selection, Write
 from proxy.gate import Gate
-from proxy.informers import TreeKind
+from proxy.kinds import TreeKind
 from proxy.refusals import Refusal
 
 log = structlog.get_logger("proxy")

@@ -10,16 +10,17 @@ from typing import Final
 
 from proxy.learn.findings import Finding, Verdict, some
 from proxy.learn.known import known_program, known_shapes
+from proxy.learn.references import references
 from proxy.learn.requests import LEASES
 from proxy.learn.seen import KindSeen, Seen
-from proxy.learn.trees import Tree, companions, find_trees
+from proxy.learn.trees import Trees, companions, find_trees
 
 UNSEEN: Final = (
     "D: effects outside of Kubernetes. If it deletes things there when an object is not found, leave out --leaves: "
     "then no object comes before its root, and none leaves while the controller runs.",
-    "G: what one object's result is computed from. If that is all objects of the main resource, do not shard it.",
-    "H: whether one object reads another one of the main resource (dependsOn). If so, choose a key that keeps both "
-    "together (Namespace or Label).",
+    "G: what one object's result is computed from. If that is all objects of a main resource, do not shard it.",
+    "H: whether it reads one object for another, by a selector, say. If so, choose a key that keeps both together "
+    "(Namespace or Label).",
 )
 """What the requests of a controller do not show."""
 
@@ -88,7 +89,7 @@ def _waits(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _has_roots(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
+def _has_roots(seen: Seen, trees: Trees) -> Iterator[Finding]:
     if not trees:
         read = sorted(name for name, kind in seen.kinds.items() if kind.reads_all)
         reads = (
@@ -103,18 +104,9 @@ def _has_roots(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
             "create, change and delete objects that it works while it is learned",
         )
         return
-    yield _works_each(seen, trees[0])
+    for root in trees.roots:
+        yield _works_each(seen, root, trees.below(root))
     yield from _compared(seen)
-    if len(trees) > 1:
-        others = some([tree.root for tree in trees[1:]])
-        yield Finding(
-            "",
-            Verdict.NO,
-            f"it also works {others}, which nothing of {trees[0].root} controls. A proxy selects one tree of kinds, so "
-            "every replica would work all of those",
-            f"switch off, by its flags, all but the controllers of {trees[0].root}, and shard the others by a proxy of "
-            "their own",
-        )
 
 
 def _compared(seen: Seen) -> Iterator[Finding]:
@@ -127,13 +119,13 @@ def _compared(seen: Seen) -> Iterator[Finding]:
             yield Finding("A", Verdict.YES, text)
 
 
-def _works_each(seen: Seen, tree: Tree) -> Finding:
-    beside = [name for name, others in companions(seen).items() if tree.root in others]
-    how = _reasons(seen.kind(tree.root)) or (
+def _works_each(seen: Seen, root: str, below: dict[str, list[str]]) -> Finding:
+    beside = [name for name, others in companions(seen).items() if root in others]
+    how = _reasons(seen.kind(root)) or (
         f"it writes {some(beside)} of their names" if beside else "it owns what follows"
     )
-    parts = [f"it works {tree.root} one by one: {how}"]
-    for parent, children in tree.children.items():
+    parts = [f"it works {root} one by one: {how}"]
+    for parent, children in below.items():
         for child in children:
             kind = seen.kind(child)
             made, earlier = kind.created[parent], kind.earlier_owners[parent]
@@ -149,14 +141,14 @@ def _reasons(kind: KindSeen) -> str:
     return ", ".join(counts)
 
 
-def _cleans_up_by_name(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
+def _cleans_up_by_name(seen: Seen, trees: Trees) -> Iterator[Finding]:
     for name, others in companions(seen).items():
         kind = seen.kinds[name]
         for other in others:
             text = f"{name} have the name of an object of {other}, and no controller"
             if kind.left[other]:
                 text += f"; {kind.left[other]} were deleted by name when that object was gone"
-            if any(other in tree.kinds for tree in trees):
+            if other in trees.kinds:
                 text += f". --companions {name}={other} keeps a replica from those of the others' {other}"
                 yield Finding("C", Verdict.YES, text)
             else:
@@ -178,9 +170,9 @@ def _copies_labels(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _is_refused(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
+def _is_refused(seen: Seen, trees: Trees) -> Iterator[Finding]:
     """What the proxy would not pass on."""
-    ring = set(trees[0].kinds) if trees else set()
+    ring = set(trees.kinds)
     for name, kind in sorted(seen.kinds.items()):
         verbs = {verb.rpartition(" ")[2] for verb in kind.writes if " " in verb}
         for subresource in sorted(verbs & ({"eviction", "binding"} | ({"scale"} if name in ring else set()))):
@@ -214,14 +206,16 @@ def _drops_labels(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
-    """Writes outside of the tree: every replica makes them, since every replica leads."""
-    known = {kind for tree in trees for kind in tree.kinds} | companions(seen).keys()
+def _side_jobs(seen: Seen, trees: Trees) -> Iterator[Finding]:
+    """Writes outside of the trees: every replica makes them, since every replica leads."""
+    known = set(trees.kinds) | companions(seen).keys()
     for name, kind in sorted(seen.kinds.items()):
         if name in known or not kind.writes or name == LEASES:
             continue
         again = [f"{each} ({n} times)" for each, n in kind.names.items() if n > 1]
-        text = f"it writes {name} outside of the tree ({_reasons(kind)}): {some(again or list(kind.names))}. "
+        text = (
+            f"it writes {name} outside of its trees ({_reasons(kind)}): {some(again or list(kind.names))}. "
+        )
         if seen.lock_names() and kind.before_lock == kind.writes.total():
             yield Finding(
                 "I", Verdict.YES, f"{text}It does so before it leads: as each replica does without a proxy"
@@ -234,10 +228,10 @@ def _side_jobs(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
             "I",
             Verdict.UNCLEAR if again else Verdict.CARE,
             text,
-            "shard it if all replicas write the same there, and not if it is computed from all objects of the main "
+            "shard it if all replicas write the same there, and not if it is computed from all objects of a main "
             "resource",
         )
-    for name in [kind for tree in trees[:1] for kind in tree.kinds[1:]]:
+    for name in trees.controlled:
         if seen.kind(name).created[""]:
             yield Finding(
                 "",
@@ -269,13 +263,23 @@ def _adopts(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _reads_others(seen: Seen, trees: Sequence[Tree]) -> Iterator[Finding]:
-    known = {kind for tree in trees for kind in tree.kinds}
-    others = sorted(name for name, kind in seen.kinds.items() if kind.reads_all and name not in known)
+def _reads_others(seen: Seen, trees: Trees) -> Iterator[Finding]:
+    for kind, named, example in references(seen, trees):
+        together = (
+            "spec.key: Namespace, as in the ring below, keeps both together if they are of one namespace"
+        )
+        apart = f"a ring with deep trees has no such key: leave {named} out of the ring, and run what works them once"
+        yield Finding(
+            "H",
+            Verdict.UNCLEAR if trees.is_deep else Verdict.CARE,
+            f"{kind} name {named} ({example}): a replica reads only those of its own shard",
+            apart if trees.is_deep else together,
+        )
+    others = sorted(name for name, kind in seen.kinds.items() if kind.reads_all and name not in trees.kinds)
     if trees and others:
         yield Finding(
             "G",
             Verdict.CARE,
             f"it reads all objects of {some(others)}, which it does not control: so does each replica. That is right "
-            f"if it reads them for each object of {trees[0].root} by itself",
+            f"if it reads them for each object of {some(trees.roots)} by itself",
         )

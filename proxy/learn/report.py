@@ -13,7 +13,7 @@ from proxy.learn.classes import judge, unknown_of
 from proxy.learn.configuration import as_typed, command_line, ring_document
 from proxy.learn.findings import Finding, Verdict, verdict_of
 from proxy.learn.seen import Seen
-from proxy.learn.trees import Tree, companions, find_trees
+from proxy.learn.trees import Trees, companions, find_trees
 
 _WIDTH: Final = 110
 
@@ -27,7 +27,7 @@ class Report(msgspec.Struct, rename="camel"):
     findings: list[Finding]
     not_seen: list[str]
     locks: list[str]
-    main: str = ""
+    roots: list[str] = []
     controlled: list[str] = []
     leaves: list[str] = []
     companions: dict[str, list[str]] = {}
@@ -38,7 +38,7 @@ class Report(msgspec.Struct, rename="camel"):
 def make_report(seen: Seen, command: Sequence[str]) -> Report:
     """The report about what was *seen* of *command*."""
     findings = judge(seen, command)
-    trees = find_trees(seen) if any(each.letter == "A" for each in findings) else []
+    trees = find_trees(seen) if any(each.letter == "A" for each in findings) else None
     report = Report(
         verdict=verdict_of(findings),
         seconds=round(seen.seconds, 1),
@@ -49,15 +49,15 @@ def make_report(seen: Seen, command: Sequence[str]) -> Report:
         companions=companions(seen),
     )
     if trees:
-        _add_tree(report, seen, trees[0], command)
+        _add_trees(report, seen, trees, command)
     return report
 
 
-def _add_tree(report: Report, seen: Seen, tree: Tree, command: Sequence[str]) -> None:
-    report.main, report.controlled, report.leaves = tree.root, tree.kinds[1:], tree.leaves
+def _add_trees(report: Report, seen: Seen, trees: Trees, command: Sequence[str]) -> None:
+    report.roots, report.controlled, report.leaves = trees.roots, trees.controlled, trees.leaves
     if report.verdict is not Verdict.NO:
-        report.ring = ring_document(seen, tree)
-        report.command = command_line(seen, tree, command)
+        report.ring = ring_document(seen, trees)
+        report.command = command_line(seen, trees, command)
 
 
 def report_text(report: Report) -> str:

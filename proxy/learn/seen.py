@@ -69,6 +69,8 @@ class KindSeen:
     """Deleted without a controller while this other kind had no object of that name: counts where `beside` does."""
     formats: set[str] = field(default_factory=set)
     """Encodings of creates, updates and applies that take no label."""
+    named: dict[str, str] = field(default_factory=dict)
+    """Other kinds that the spec of an object names, each with an example: `spec.issuerRef: ca`."""
     earlier_owners: Counter[str] = field(default_factory=Counter)
     """Objects from before the run whose controller reference it wrote, by the controller's kind."""
     earlier_writes: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What a controller did before the run, as managedFields show it, and who holds the locks that it waits for.
+"""What a controller did before the run, as managedFields show it, what its objects name, and who holds its locks.
 
 Reads one page of each kind that the controller lists. Never writes.
 """
@@ -6,7 +6,7 @@ Reads one page of each kind that the controller lists. Never writes.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,9 +15,13 @@ from kubeio.models import Lease, Meta
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from proxy.learn.references import named_kinds
 from proxy.learn.seen import KindSeen, Seen
+from proxy.learn.trees import find_trees
 
 _LIMIT: Final = 500
+_WHOLE: Final = 50
+"""Whole objects of a kind."""
 _WITHIN_S: Final = 20.0
 
 
@@ -40,6 +44,10 @@ class _HasWrittenMeta(msgspec.Struct):
 
 class _Page(msgspec.Struct):
     items: list[_HasWrittenMeta] | None = None
+
+
+class _WholePage(msgspec.Struct):
+    items: list[dict[str, Any]] | None = None
 
 
 async def survey(seen: Seen, client: Client, *, since: datetime) -> None:
@@ -69,6 +77,7 @@ async def survey(seen: Seen, client: Client, *, since: datetime) -> None:
             for each in page.items or ():
                 if _is_older(each.metadata, since):
                     _note(seen.kind(name), each.metadata, managers=managers, kinds=kinds)
+    await _note_names(seen, client, discovery, kinds)
     await _note_holders(seen, client)
 
 
@@ -92,6 +101,28 @@ def _note(kind: KindSeen, meta: _WrittenMeta, *, managers: set[str], kinds: dict
             group = owner.api_version.rpartition("/")[0]
             if (name := kinds.get(f"{owner.kind}.{group}".rstrip("."))) is not None:
                 kind.earlier_owners[name] += 1
+
+
+async def _note_names(seen: Seen, client: Client, discovery: Discovery, kinds: dict[str, str]) -> None:
+    """Note which kinds of roots objects of the trees name; *kinds*: resources by `Kind.group`."""
+    trees = find_trees(seen)
+    wanted = {kind.partition(".")[0]: name for kind, name in kinds.items() if name in trees.roots}
+    for name in trees.roots:
+        for where in sorted(seen.kind(name).namespaces):
+            try:
+                page = await client.list_as(
+                    await discovery.resolve(name),
+                    type=_WholePage,
+                    namespace=where,
+                    limit=_WHOLE,
+                    timeout_s=_WITHIN_S,
+                )
+            except KubeError as error:
+                seen.gaps.add(f"LIST {name}: {type(error).__name__}")
+                continue
+            for each in page.items or ():
+                for other, example in named_kinds(each, wanted, own=name).items():
+                    seen.kind(name).named.setdefault(other, example)
 
 
 async def _note_holders(seen: Seen, client: Client) -> None:

@@ -8,37 +8,53 @@ from proxy.learn.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """A kind whose objects are roots, and the kinds that are controlled below it, by parent, nearest first."""
+class Trees:
+    """Kinds whose objects are *roots*, and what objects of a kind control, by that kind: *children*, nearest first."""
 
-    root: str
+    roots: list[str]
     children: dict[str, list[str]]
+
+    def __bool__(self) -> bool:
+        return bool(self.roots)
+
+    @property
+    def controlled(self) -> list[str]:
+        """Every kind below a root."""
+        found = dict.fromkeys(each for below in self.children.values() for each in below)
+        return [kind for kind in found if kind not in self.roots]
 
     @property
     def kinds(self) -> list[str]:
-        """All of them, the root first."""
-        return list(dict.fromkeys([self.root, *(each for below in self.children.values() for each in below)]))
+        """All of them, the roots first."""
+        return [*self.roots, *self.controlled]
 
     @property
     def leaves(self) -> list[str]:
         """Controlled kinds that control nothing."""
-        return sorted(kind for kind in self.kinds[1:] if kind not in self.children)
+        return sorted(kind for kind in self.controlled if kind not in self.children)
 
     @property
     def is_deep(self) -> bool:
         """Whether a controlled kind controls others."""
-        return any(kind in self.children for kind in self.kinds[1:])
+        return any(kind in self.children for kind in self.controlled)
+
+    def below(self, root: str) -> dict[str, list[str]]:
+        """*children* in the trees of *root*."""
+        return _reachable(root, self.children)
 
 
-def find_trees(seen: Seen) -> list[Tree]:
-    """The trees that the controller works, the one with most writes first. It reads every root."""
+def find_trees(seen: Seen) -> Trees:
+    """The trees that the controller works; the root with most writes in its trees first. It reads every root."""
     below = {name: _children(seen, name) for name in seen.kinds}
     works = _worked(seen) or _worked_earlier(seen, below) or _weakly_worked(seen)
     inner = {child for name in works for child in _descendants(name, below)}
     # kinds that control each other have no root: the first one is taken
     roots = [name for name in works if name not in inner] or works[:1]
-    trees = [Tree(root, _reachable(root, below)) for root in roots]
-    return sorted(trees, key=lambda tree: (-_weight(seen, tree), tree.root))
+    roots.sort(key=lambda root: (-_weight(seen, {root, *_descendants(root, below)}), root))
+    children: dict[str, list[str]] = {}
+    for root in roots:
+        children |= _reachable(root, below)
+    return Trees(roots, children)
 
 
 def companions(seen: Seen) -> dict[str, list[str]]:
@@ -103,8 +119,8 @@ def _reachable(root: str, below: dict[str, list[str]]) -> dict[str, list[str]]:
     return found
 
 
-def _weight(seen: Seen, tree: Tree) -> int:
-    kinds = [seen.kinds[name] for name in tree.kinds if name in seen.kinds]
+def _weight(seen: Seen, names: set[str]) -> int:
+    kinds = [seen.kinds[name] for name in names if name in seen.kinds]
     return sum(
         kind.writes.total() + kind.earlier_writes.total() + kind.earlier_owners.total() for kind in kinds
     )

@@ -97,7 +97,7 @@ async def _run(options: UnmodifiedOptions, folder: Path, *, is_quiet: bool, form
             acts = UnmodifiedActs(fleet, screen, number=options.deployments)
             async with sampling:
                 await acts.run()
-                report = judge_writes(await asyncio.to_thread(plane.writes), fleet.workloads, fleet.ring_of)
+                report = judge_writes(await asyncio.to_thread(plane.writes), fleet.workloads, fleet.places)
                 shown = unmodified_document(fleet, report, acts.results)
                 _say_end(shown, screen)
                 if not is_quiet:
@@ -106,7 +106,7 @@ async def _run(options: UnmodifiedOptions, folder: Path, *, is_quiet: bool, form
         if options.keep:
             print_line("The fleet stays up; Ctrl-C ends it. Commands for another terminal:")
             print_line(f"  export KUBECONFIG={plane.kubeconfig}")
-            print_line(f"  kubectl get deployments -n {NAMESPACE} -L {fleet.spec.rings[0].keys.shard}")
+            print_line(f"  kubectl get deployments -n {NAMESPACE} -L {fleet.spec.ring.keys.shard}")
             await until_interrupted()
         return code
 
@@ -238,7 +238,7 @@ class UnmodifiedActs:
 
     def _owner_of(self) -> dict[str, str]:
         """The member of each Deployment."""
-        workloads, keys = self._fleet.workloads, self._fleet.spec.rings[0].keys
+        workloads, keys = self._fleet.workloads, self._fleet.spec.ring.keys
         return {
             count.now.name: workloads.members.get(count.now.metadata.labels.get(keys.shard, ""), "")
             for count in workloads.deployments.deployments.values()

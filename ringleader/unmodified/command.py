@@ -17,7 +17,7 @@ from kubeio.program.flag_parser import FlagParser
 from kubeio.program.yaml_file import read_file
 from kubeio.protocol import RingEntry, RingKeys
 from kubeio.shard.ring import RingView, ring_from_file
-from proxy.kinds import check_trees, only_resource
+from proxy.kinds import tree_kinds
 from proxy.settings import Settings, read_settings
 from ringleader.unmodified import RENDER
 from ringleader.unmodified.workload import KINDS, Doc, ProxyOptions, behind_proxy, filled
@@ -48,7 +48,7 @@ def run_render(words: Sequence[str]) -> int:
         )
     view = ring_from_file(Path(flags.ring_file))
     settings = _settings(rest)
-    _check_ring(view, settings)
+    tree_kinds(view, settings.resources, settings.leaves)
     documents = _documents(flags.render)
     (at,) = _workloads(documents, flags.render)
     options = ProxyOptions(
@@ -137,15 +137,6 @@ def _settings(rest: Sequence[str]) -> Settings:
         if word.partition("=")[0] in _GIVEN:
             raise InputError(word.partition("=")[0], None, "is set by --render itself", "leave it out")
     return read_settings([*rest, "--ring=-", "--member=-", "--", sys.executable])
-
-
-def _check_ring(view: RingView, settings: Settings) -> None:
-    names = [str(entry.main) for entry in view.spec.resources]
-    main = settings.resource or only_resource(view)
-    if main not in names:
-        raise InputError("--resource", main, "is not distributed by the ring", f"use {' or '.join(names)}")
-    entry = view.spec.resources[names.index(main)]
-    check_trees(view, main, [str(kind) for kind in view.below(entry)], settings.leaves)
 
 
 def _documents(name: str) -> list[Doc]:

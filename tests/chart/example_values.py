@@ -117,8 +117,8 @@ UNMODIFIED: Doc = {
     "command": ["/manager"],
     "args": ["--leader-elect", "--name=$(POD_NAME)"],
     "unmodified": {
-        "resource": "deployments.apps",
         "leaves": ["pods"],
+        "companions": ["endpoints=deployments.apps"],
         "locks": ["manager.example.com"],
         "readiness": "http://127.0.0.1:8081/readyz",
         "liveness": "http://127.0.0.1:8081/healthz",

@@ -417,7 +417,7 @@ async def test_the_api_server_accepts_what_the_command_line_puts_the_proxy_into(
     spec = {**DEPLOYMENTS_RING, "leaseNamespace": NAMESPACE}
     ring.write_text(yaml.safe_dump({"metadata": {"name": "deployments"}, "spec": spec}))
     words = ["--render", str(manifest), "--ring-file", str(ring)]
-    assert run_render([*words, "--resource=deployments.apps", "--leaves=pods"]) == 0
+    assert run_render([*words, "--leaves=pods"]) == 0
     await admin.create_if_absent(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         for obj in yaml.safe_load_all(capsys.readouterr().out):

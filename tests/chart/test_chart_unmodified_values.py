@@ -121,16 +121,12 @@ async def test_probes_and_metrics_have_a_port_that_its_controller_does_not_use(r
             "controllers.deployments.terminationGracePeriodSeconds: 44 is too short for stopWithinSeconds (30)",
         ),
         (
-            with_values(unmodified={}),
-            'unmodified.resource: is missing, and the ring "deployments" distributes deployments.apps, rep',
+            with_values(unmodified={"resources": ["pods"]}),
+            'unmodified.resources: "pods" is not distributed by the ring "deployments": use some of deployments.apps,',
         ),
         (
-            with_values(unmodified={"resource": "pods"}),
-            'unmodified.resource: "pods" is not distributed by the ring "deployments"',
-        ),
-        (
-            with_values(unmodified={"resource": "deployments.apps", "leaves": ["pod"]}),
-            'unmodified.leaves: "pod" is not controlled by deployments.apps in the ring "deployments": '
+            with_values(unmodified={"leaves": ["pod"]}),
+            'unmodified.leaves: "pod" is controlled by nothing in the ring "deployments": '
             "use some of replicasets.apps, pods",
         ),
         (
@@ -189,7 +185,7 @@ async def test_the_command_line_renders_what_the_chart_renders(
     manifest.write_text(yaml.safe_dump(before))
     ring.write_text(yaml.safe_dump(kinds(objects, "ControllerRing")[0]))
     flags = ["--lease-duration=15s", "--stop-within=30s", "--log-level=info", "--fence=policy"]
-    flags += ["--resource=deployments.apps", "--leaves=pods", "--locks=manager.example.com"]
+    flags += ["--leaves=pods", "--companions=endpoints=deployments.apps", "--locks=manager.example.com"]
     assert run_render(["--render", str(manifest), "--ring-file", str(ring), *flags]) == 0
     rendered, *rights = yaml.safe_load_all(capsys.readouterr().out)
     found = rendered["spec"]["template"]["spec"]

@@ -22,7 +22,7 @@ from proxy.companions import Companions, find_companions
 from proxy.director import Write
 from proxy.existence import Existence
 from proxy.gate import Gate
-from proxy.informers import TreeKind
+from proxy.kinds import TreeKind
 from proxy.protobuf import ObjectHead
 from proxy.trees import Trees, node_of
 

@@ -73,7 +73,7 @@ CRD = {
 }
 OPERATOR = Path(__file__).with_name("operator")
 FLAGS = (
-    *("--resource", "apps.example.com", "--companions", "configmaps=apps.example.com"),
+    *("--companions", "configmaps=apps.example.com"),
     *("--locks", "ugly-operator"),
 )
 LEAVES = ("--leaves", "deployments.apps")

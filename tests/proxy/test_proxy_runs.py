@@ -26,7 +26,8 @@ from kubeio.rest.client import Client
 from kubeio.shard.lease_validity import LeaseValidity
 from proxy.existence import Existence
 from proxy.gate import Gate
-from proxy.informers import TreeInformers, TreeKind
+from proxy.informers import TreeInformers
+from proxy.kinds import TreeKind
 from proxy.object_writer import ObjectWriter
 from proxy.restart import Cause, Pace
 from proxy.runs import Runs
@@ -36,7 +37,8 @@ KEYS = RingKeys("pairs")
 SHARD, BEFORE, OTHER = "web-0-00000001", "web-0-00000000", "web-1-00000001"
 ROOTS = ApiResource("", "v1", "configmaps", "ConfigMap")
 CHILDREN = ApiResource("", "v1", "secrets", "Secret")
-KINDS = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN))
+BELOW_ROOTS = frozenset({(ROOTS.group, ROOTS.kind)})
+KINDS = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN, above=BELOW_ROOTS))
 LONG_AGO, IN_FUTURE = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 
 
@@ -243,7 +245,7 @@ async def test_a_tree_that_has_not_arrived_whole_is_hidden_until_it_has(
 
 
 async def test_a_tree_whose_leaf_comes_late_becomes_visible_with_it(stage: Stage) -> None:
-    stage.kinds = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN, is_leaf=True))
+    stage.kinds = (TreeKind(ROOTS, is_main=True), TreeKind(CHILDREN, is_leaf=True, above=BELOW_ROOTS))
     await stage.put(ROOTS, "blog", visible=BEFORE)
     await stage.put(CHILDREN, "page", of="blog", shard=OTHER)
     async with stage.running():

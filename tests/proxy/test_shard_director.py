@@ -22,7 +22,7 @@ from proxy.alias import NAME_LENGTH, Alias
 from proxy.companions import Companions
 from proxy.director import Admitted, Write
 from proxy.gate import Gate
-from proxy.informers import TreeKind
+from proxy.kinds import TreeKind
 from proxy.locks import EchoLocks
 from proxy.protobuf import Controller, ObjectHead
 from proxy.refusals import Refusal

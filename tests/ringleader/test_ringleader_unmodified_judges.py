@@ -13,10 +13,10 @@ from devcluster.plane import Write
 from devcluster.real.etcd_watch import Stored
 from ringleader.testing.unmodified.foreign import judge_writes
 from ringleader.testing.unmodified.objects import Workload
-from ringleader.testing.unmodified.rings import DEPLOYMENTS_RING, JOBS_RING, STATEFUL_SETS_RING
+from ringleader.testing.unmodified.rings import WORKLOADS_RING
 from ringleader.testing.unmodified.workloads import Workloads
 
-SHARD = DEPLOYMENTS_RING.keys.shard
+SHARD = WORKLOADS_RING.keys.shard
 TRACKED = "batch.kubernetes.io/job-tracking"
 
 
@@ -25,8 +25,7 @@ class Etcd:
 
     def __init__(self) -> None:
         self.pods: list[str] = []
-        rings = (DEPLOYMENTS_RING, STATEFUL_SETS_RING, JOBS_RING)
-        self.workloads = Workloads(rings, namespace="web", on_pod=self._see)
+        self.workloads = Workloads(WORKLOADS_RING, namespace="web", on_pod=self._see)
         self.revisions: Iterator[int] = count(1)
 
     def _see(self, pod: Workload) -> None:
@@ -216,7 +215,7 @@ def test_a_pod_too_many_and_a_pod_that_is_tracked_no_longer_are_found(etcd: Etcd
 
 
 def lease(etcd: Etcd, shard: str, member: str) -> None:
-    keys = DEPLOYMENTS_RING.keys
+    keys = WORKLOADS_RING.keys
     meta = {"labels": {keys.ring_label: keys.ring}, "annotations": {keys.member: member}}
     etcd.put("leases", shard, meta=meta)
 
@@ -229,8 +228,7 @@ def write(version: int, user: str, verb: str = "update", **more: Any) -> Write:
 
 
 def foreign(etcd: Etcd, *writes: Write) -> list[str]:
-    rings = dict.fromkeys(("a", "b"), DEPLOYMENTS_RING)
-    return judge_writes(writes, etcd.workloads, rings).foreign
+    return judge_writes(writes, etcd.workloads, {"a", "b"}).foreign
 
 
 def test_the_label_just_before_a_write_names_its_writer(etcd: Etcd) -> None:

@@ -21,11 +21,14 @@
 - --stop-within={{ .unmodified.stopWithinSeconds }}s
 - --log-level={{ .logLevel }}
 - --fence={{ .fence }}
-{{- with .unmodified.resource }}
-- --resource={{ . }}
+{{- with .unmodified.resources }}
+- --resources={{ join "," . }}
 {{- end }}
 {{- with .unmodified.leaves }}
 - --leaves={{ join "," . }}
+{{- end }}
+{{- with .unmodified.companions }}
+- --companions={{ join "," . }}
 {{- end }}
 {{- with .unmodified.locks }}
 - --locks={{ join "," . }}
@@ -74,24 +77,22 @@
 {{- $_ := set $below (include "ringleader.unmodified.resourceName" .) $names }}
 {{- end }}
 {{- $mains := keys $below | sortAlpha }}
-{{- $main := default (first $mains) $unmodified.resource }}
-{{- if and (not $unmodified.resource) (gt (len $mains) 1) }}
-{{- fail (printf "%s.unmodified.resource: is missing, and the ring %q distributes %s: name the one that controls the others" .field .ring.name (join ", " $mains)) }}
+{{- $controlled := list }}
+{{- range default $mains $unmodified.resources }}
+{{- if not (hasKey $below .) }}
+{{- fail (printf "%s.unmodified.resources: %q is not distributed by the ring %q: use some of %s" $.field . $.ring.name (join ", " $mains)) }}
 {{- end }}
-{{- if not (hasKey $below $main) }}
-{{- fail (printf "%s.unmodified.resource: %q is not distributed by the ring %q: use one of %s" .field $main .ring.name (join ", " $mains)) }}
+{{- $controlled = concat $controlled (get $below .) | uniq }}
 {{- end }}
-{{- $controlled := get $below $main }}
 {{- range $mains }}{{/* as deep as there are resources */}}
 {{- range $name := $controlled }}
 {{- $controlled = concat $controlled (default list (get $below $name)) | uniq }}
 {{- end }}
 {{- end }}
-{{- $controlled = without $controlled $main }}
 {{- $leaves := default list $unmodified.leaves }}
 {{- range $leaves }}
 {{- if not (has . $controlled) }}
-{{- fail (printf "%s.unmodified.leaves: %q is not controlled by %s in the ring %q: use some of %s" $.field . $main $.ring.name (default "none" (join ", " $controlled))) }}
+{{- fail (printf "%s.unmodified.leaves: %q is controlled by nothing in the ring %q: use some of %s" $.field . $.ring.name (default "none" (join ", " $controlled))) }}
 {{- end }}
 {{- end }}
 {{- range $controlled }}

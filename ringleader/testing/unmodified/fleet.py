@@ -52,7 +52,7 @@ _SERVED_WITHIN_S: Final = 30.0
 class ProxyFleetSpec:
     """What a fleet is made of. *qps*: requests per second that each controller allows itself."""
 
-    rings: tuple[ProxiedRing, ...] = (DEPLOYMENTS_RING,)
+    ring: ProxiedRing = DEPLOYMENTS_RING
     lease_s: int = 5
     qps: int = 200
     patience_s: float = 120.0
@@ -60,7 +60,7 @@ class ProxyFleetSpec:
 
 
 class ProxyFleet:
-    """Made by `open_proxy_fleet`. Members are called deployments-0, deployments-1, ... by their ring."""
+    """Made by `open_proxy_fleet`. Members are called deployments-0, deployments-1, ... by the ring."""
 
     def __init__(
         self,
@@ -80,9 +80,8 @@ class ProxyFleet:
         self.clock: Final = clock
         self.places: Final[dict[str, Replica]] = {}
         """Proxies by member."""
-        self.ring_of: Final[dict[str, ProxiedRing]] = {}
         player = PodPlayer(client, tasks=tasks, rng=rng)
-        self.workloads: Final = Workloads(spec.rings, namespace=NAMESPACE, on_pod=player.see)
+        self.workloads: Final = Workloads(spec.ring, namespace=NAMESPACE, on_pod=player.see)
         self.sharder: Replica | None = None
         self._tasks: Final = tasks
         self._running: Final[list[asyncio.Task[None]]] = []
@@ -90,15 +89,15 @@ class ProxyFleet:
     # -- start and end --------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Create the rings and namespaces, and follow etcd; `changes.log` has a line for each change."""
+        """Create the ring and its namespaces, and follow etcd; `changes.log` has a line for each change."""
         await install_definitions(self.client, [ring_crd()])
         for name in (NAMESPACE, LEASE_NAMESPACE):
             await self.client.create_if_absent(NAMESPACES, {"metadata": {"name": name}})
         async with asyncio.timeout(_SERVED_WITHIN_S):
-            for ring in self.spec.rings:
-                await self._create_ring(ring)
-                for resource, doc in fence_objects(ring.keys, ring.entries()):
-                    await self.client.create_if_absent(resource, doc)
+            ring = self.spec.ring
+            await self._create_ring(ring)
+            for resource, doc in fence_objects(ring.keys, ring.entries()):
+                await self.client.create_if_absent(resource, doc)
         self._running.append(self._tasks.create_task(self._follow(), name="etcd"))
 
     async def _create_ring(self, ring: ProxiedRing) -> None:
@@ -122,8 +121,9 @@ class ProxyFleet:
         command = sharder_command(kubeconfig=kubeconfig, lease_s=self.spec.lease_s)
         self.sharder = self._place(_SHARDER, command)
 
-    async def add(self, ring: ProxiedRing = DEPLOYMENTS_RING) -> str:
-        """Start one more proxy of *ring*, or again one that was abandoned. Returns its member."""
+    async def add(self) -> str:
+        """Start one more proxy, or again one that was abandoned. Returns its member."""
+        ring = self.spec.ring
         names = (f"{ring.name}-{number}" for number in range(len(self.places) + 1))
         name = next(name for name in names if name not in self.places or not self.places[name].is_wanted)
         if name not in self.places:
@@ -135,7 +135,6 @@ class ProxyFleet:
                 lease_s=self.spec.lease_s,
                 qps=self.spec.qps,
             )
-            self.ring_of[name] = ring
             self.places[name] = self._place(name, command)
         self.places[name].want()
         return name
@@ -165,9 +164,9 @@ class ProxyFleet:
     def all_places(self) -> list[Replica]:
         return [*self.places.values(), *([self.sharder] if self.sharder is not None else [])]
 
-    def wanted(self, ring: ProxiedRing = DEPLOYMENTS_RING) -> list[str]:
-        """Members of *ring* whose place is to be filled."""
-        return [name for name, place in self.places.items() if self.ring_of[name] == ring and place.is_wanted]
+    def wanted(self) -> list[str]:
+        """Members whose place is to be filled."""
+        return [name for name, place in self.places.items() if place.is_wanted]
 
     def kill(self, member: str, *, again: bool = False) -> None:
         """SIGKILL a proxy, and with it its controller; *again* starts another process in its place."""
@@ -197,21 +196,19 @@ class ProxyFleet:
 
     # -- what there is --------------------------------------------------------------------------------------
 
-    def owners(self, ring: ProxiedRing = DEPLOYMENTS_RING) -> Counter[str]:
-        """Root objects of *ring* by member."""
-        return self.workloads.owners(ring)
+    def owners(self) -> Counter[str]:
+        """Root objects by member."""
+        return self.workloads.owners()
 
-    def is_shared(self, ring: ProxiedRing = DEPLOYMENTS_RING) -> bool:
+    def is_shared(self) -> bool:
         """Whether every root is a member's whose place is filled, and every such member has some."""
-        return set(self.owners(ring)) == set(self.wanted(ring))
+        return set(self.owners()) == set(self.wanted())
 
     def unsettled(self) -> list[str]:
         """What is not as it must be at rest: workloads, and roots of members that are gone."""
         found = self.workloads.unsettled()
-        for ring in self.spec.rings:
-            strays = sorted(set(self.owners(ring)) - set(self.wanted(ring)))
-            found += [f"{ring.main.plural} of {name or 'no member'} are left" for name in strays]
-        return found
+        strays = sorted(set(self.owners()) - set(self.wanted()))
+        return [*found, *(f"roots of {name or 'no member'} are left" for name in strays)]
 
     async def catch_up(self) -> None:
         """Return when everything that etcd has carried out by now was judged."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from devcluster.plane import Write
 from kubeio.protocol import RingKeys
 from ringleader.testing.ownership_checks import accepted
-from ringleader.testing.unmodified.rings import ProxiedRing
 from ringleader.testing.unmodified.workloads import Workloads
 
 
 @dataclass(slots=True)
 class WriteReport:
-    """What the API servers made of the members' writes to objects of their rings."""
+    """What the API servers made of the members' writes to objects of their ring."""
 
     accepted: int = 0
     refused: int = 0
@@ -23,14 +22,12 @@ class WriteReport:
     """Accepted, though the object bore another's name just before: it must never happen."""
 
 
-def judge_writes(
-    writes: Iterable[Write], workloads: Workloads, rings: Mapping[str, ProxiedRing]
-) -> WriteReport:
-    """Judge the writes of members; *rings*: the ring of each. What a killed server did not log is not judged."""
+def judge_writes(writes: Iterable[Write], workloads: Workloads, members: Container[str]) -> WriteReport:
+    """Judge the writes of *members*. What a killed server did not log is not judged."""
     report = WriteReport()
+    ring = workloads.ring
     for write in writes:
-        ring = rings.get(write.user)
-        if ring is None or write.resource not in ring.resources:
+        if write.user not in members or write.resource not in ring.resources:
             continue
         if not accepted(write):
             report.refused += write.code in (409, 422)

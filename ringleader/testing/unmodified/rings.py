@@ -23,13 +23,13 @@ _MODULE: Final = (sys.executable, "-P", "-m")
 
 @dataclass(frozen=True, slots=True)
 class ProxiedRing:
-    """A ring whose members are proxies; *controllers* run behind each, the objects of *main* are the roots.
+    """A ring whose members are proxies; *controllers* run behind each, the objects of *roots* are the roots.
 
     *controlled*: by the name of the resource that controls them, `replicasets.apps` by `deployments.apps`.
     """
 
     name: str
-    main: ApiResource
+    roots: tuple[ApiResource, ...]
     controllers: tuple[str, ...]
     controlled: tuple[tuple[str, tuple[str, ...]], ...]
     leaves: tuple[str, ...]
@@ -42,7 +42,7 @@ class ProxiedRing:
     def resources(self) -> frozenset[str]:
         """Every resource whose objects carry the ring's labels."""
         below = {name for _, names in self.controlled for name in names}
-        return frozenset({self.main.group_resource, *below})
+        return frozenset({*(root.group_resource for root in self.roots), *below})
 
     def manifest(self) -> dict[str, Any]:
         """Its ControllerRing."""
@@ -83,19 +83,23 @@ def _named(name: str) -> GroupResource:
 
 DEPLOYMENTS_RING: Final = ProxiedRing(
     "deployments",
-    DEPLOYMENTS,
+    (DEPLOYMENTS,),
     ("deployment-controller", "replicaset-controller"),
     (("deployments.apps", ("replicasets.apps",)), ("replicasets.apps", ("pods",))),
     ("pods",),
 )
-STATEFUL_SETS_RING: Final = ProxiedRing(
-    "statefulsets",
-    STATEFUL_SETS,
-    ("statefulset-controller",),
-    (("statefulsets.apps", ("pods", "controllerrevisions.apps")),),
+WORKLOADS_RING: Final = ProxiedRing(
+    "workloads",
+    (DEPLOYMENTS, STATEFUL_SETS, JOBS),
+    (*DEPLOYMENTS_RING.controllers, "statefulset-controller", "job-controller"),
+    (
+        *DEPLOYMENTS_RING.controlled,
+        ("statefulsets.apps", ("pods", "controllerrevisions.apps")),
+        ("jobs.batch", ("pods",)),
+    ),
     ("pods", "controllerrevisions.apps"),
 )
-JOBS_RING: Final = ProxiedRing("jobs", JOBS, ("job-controller",), (("jobs.batch", ("pods",)),), ("pods",))
+"""Three trees of one program."""
 
 
 def proxy_command(
@@ -103,7 +107,7 @@ def proxy_command(
 ) -> list[str]:
     """A proxy of *ring* as *member*, before kube-controller-manager at the path *manager*."""
     return [
-        *(*_MODULE, "proxy", "--ring", ring.name, "--resource", ring.main.group_resource),
+        *(*_MODULE, "proxy", "--ring", ring.name),
         *("--leaves", ",".join(ring.leaves), "--member", member, "--locks", MANAGER),
         *("--kubeconfig", str(kubeconfig), "--lease-duration", f"{lease_s}s", "--stop-within", "5s"),
         *("--", str(manager), "--kubeconfig={kubeconfig}", f"--controllers={','.join(ring.controllers)}"),

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from devcluster.real.etcd_watch import Stored
-from kubeio.protocol import RingKeys
 from ringleader.testing.unmodified.jobs import JobJudge
 from ringleader.testing.unmodified.objects import Workload, decode_workload
 from ringleader.testing.unmodified.replica_sets import DeploymentJudge
@@ -54,10 +53,8 @@ class Labels:
 class Workloads:
     """Every workload of *namespace*. *on_pod* is called with each new version of a pod."""
 
-    def __init__(
-        self, rings: Sequence[ProxiedRing], *, namespace: str, on_pod: Callable[[Workload], None]
-    ) -> None:
-        self.rings: Final = tuple(rings)
+    def __init__(self, ring: ProxiedRing, *, namespace: str, on_pod: Callable[[Workload], None]) -> None:
+        self.ring: Final = ring
         self.revision = 0
         """Everything up to here was seen."""
         self.findings: Final[list[str]] = []
@@ -94,10 +91,12 @@ class Workloads:
             return f"{change.revision} {change.key} {_line(found)}"
         return ""
 
-    def owners(self, ring: ProxiedRing) -> Counter[str]:
-        """Objects of the ring's main resource by the member that their label names; the empty name: none."""
-        found = [each for kind, each in self._now.values() if _KINDS[kind] == ring.main.group_resource]
-        return Counter(self.members.get(each.metadata.labels.get(ring.keys.shard, ""), "") for each in found)
+    def owners(self) -> Counter[str]:
+        """Root objects of the ring by the member that their label names; the empty name: none."""
+        roots = {root.group_resource for root in self.ring.roots}
+        found = [each for kind, each in self._now.values() if _KINDS[kind] in roots]
+        shard = self.ring.keys.shard
+        return Counter(self.members.get(each.metadata.labels.get(shard, ""), "") for each in found)
 
     def unsettled(self) -> list[str]:
         """What is not as it must be at rest."""
@@ -110,14 +109,12 @@ class Workloads:
         return None if found is None else found.before(version)
 
     def _put_lease(self, lease: Workload) -> None:
-        for ring in self.rings:
-            keys: RingKeys = ring.keys
-            if lease.metadata.labels.get(keys.ring_label) == ring.name:
-                named = lease.metadata.annotations.get(keys.member)
-                if named:
-                    self.members[lease.name] = named
-                    if lease.metadata.annotations.get(keys.synced):
-                        self.synced.add(named)
+        keys = self.ring.keys
+        named = lease.metadata.annotations.get(keys.member)
+        if lease.metadata.labels.get(keys.ring_label) == self.ring.name and named:
+            self.members[lease.name] = named
+            if lease.metadata.annotations.get(keys.synced):
+                self.synced.add(named)
 
     def _put(self, key: str, folder: str, found: Workload, revision: int) -> None:
         _, before = self._now.get(key, (folder, None))

@@ -14,7 +14,7 @@ from ringleader.testing.replica import Replica, ReplicaFailedError
 from ringleader.testing.unmodified.fleet import ProxyFleet
 
 FEWEST_MEMBERS: Final = 2
-MOST_MEMBERS: Final = 4
+MOST_MEMBERS: Final = 6
 
 
 class MissedError(Exception):
@@ -37,7 +37,7 @@ class Strike:
     def take_member(self, *, is_spare: bool = False) -> str:
         """A running member, for this fault alone until the wave is over. Raises: MissedError.
 
-        With *is_spare* one that its ring can do without.
+        With *is_spare* one that the ring can do without.
         """
         fleet = self.fleet
         names = sorted(
@@ -45,7 +45,7 @@ class Strike:
             for name, place in fleet.places.items()
             if place.current is not None
             and name not in self._taken
-            and (not is_spare or len(fleet.wanted(fleet.ring_of[name])) > FEWEST_MEMBERS)
+            and (not is_spare or len(fleet.wanted()) > FEWEST_MEMBERS)
         )
         if not names:
             raise MissedError
@@ -125,12 +125,11 @@ async def both_frozen(strike: Strike) -> None:
 
 
 async def member_joined(strike: Strike) -> None:
-    """One more proxy in a ring, under a new name or one that was used before."""
+    """One more proxy, under a new name or one that was used before."""
     fleet = strike.fleet
-    rings = [ring for ring in fleet.spec.rings if len(fleet.wanted(ring)) < MOST_MEMBERS]
-    if not rings:
+    if len(fleet.wanted()) >= MOST_MEMBERS:
         raise MissedError
-    strike.struck.append(await fleet.add(strike.rng.choice(rings)))
+    strike.struck.append(await fleet.add())
 
 
 async def member_left(strike: Strike) -> None:

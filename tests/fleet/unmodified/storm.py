@@ -19,7 +19,7 @@ from devcluster.real.etcd_watch import STORES_JSON
 from ringleader.testing.observer import NotConvergedError
 from ringleader.testing.unmodified.fleet import ProxyFleet, ProxyFleetSpec, open_proxy_fleet
 from ringleader.testing.unmodified.foreign import WriteReport, judge_writes
-from ringleader.testing.unmodified.rings import DEPLOYMENTS_RING, JOBS_RING, STATEFUL_SETS_RING
+from ringleader.testing.unmodified.rings import WORKLOADS_RING
 from tests.fleet.unmodified.changes import Changes
 from tests.fleet.unmodified.faults import FAULTS, MISSED, SERVERS, Strike
 
@@ -35,7 +35,7 @@ _SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run is made of. *at_first*: proxies of the three rings at the start."""
+    """What a run is made of. *at_first*: proxies at the start."""
 
     seed: int
     seconds: float
@@ -43,7 +43,7 @@ class Plan:
     stateful_sets: int = 12
     changes_per_s: float = 1.5
     faults: Sequence[str] = tuple(FAULTS)
-    at_first: tuple[int, int, int] = (3, 3, 2)
+    at_first: int = 4
     pause_s: tuple[float, float] = (1.0, 5.0)
     lease_s: int = 5
     qps: int = 50
@@ -128,7 +128,7 @@ class Storm:
         took_s = self.elapsed_s - began_s
         self.outcome.rests += 1
         self.outcome.longest_rest_s = max(self.outcome.longest_rest_s, took_s)
-        owners = {ring.name: dict(sorted(self.fleet.owners(ring).items())) for ring in self.fleet.spec.rings}
+        owners = dict(sorted(self.fleet.owners().items()))
         self._print(f"at rest after {took_s:.1f} s: {owners}")
         self._require(self.fleet.workloads.findings)
 
@@ -151,7 +151,7 @@ class Storm:
         await self.fleet.catch_up()
         await self.fleet.stop()
         writes = await asyncio.to_thread(self.fleet.plane.writes)
-        report = judge_writes(writes, self.fleet.workloads, self.fleet.ring_of)
+        report = judge_writes(writes, self.fleet.workloads, self.fleet.places)
         self.outcome.writes, self.outcome.changes = report, self._changes.done
         self._require([*report.foreign, *self.fleet.failures(), *self.fleet.workloads.findings])
         assert report.accepted > self.plan.deployments, "the controllers have written nothing"
@@ -167,8 +167,7 @@ class Storm:
 @contextlib.asynccontextmanager
 async def open_storm(directory: Path, plan: Plan) -> AsyncIterator[Storm]:
     """A plane and a fleet at work in *directory*."""
-    rings = (DEPLOYMENTS_RING, STATEFUL_SETS_RING, JOBS_RING)
-    spec = ProxyFleetSpec(rings=rings, lease_s=plan.lease_s, qps=plan.qps)
+    spec = ProxyFleetSpec(ring=WORKLOADS_RING, lease_s=plan.lease_s, qps=plan.qps)
     async with (
         real_plane(
             directory / "plane",
@@ -180,9 +179,8 @@ async def open_storm(directory: Path, plan: Plan) -> AsyncIterator[Storm]:
         open_proxy_fleet(plane, directory / "fleet", spec=spec, seed=plan.seed) as fleet,
     ):
         await fleet.start_sharder()
-        for ring, number in zip(rings, plan.at_first, strict=True):
-            for _ in range(number):
-                await fleet.add(ring)
+        for _ in range(plan.at_first):
+            await fleet.add()
         changes = Changes(fleet, seed=plan.seed, per_s=plan.changes_per_s)
         await changes.create(deployments=plan.deployments, stateful_sets=plan.stateful_sets)
         async with asyncio.TaskGroup() as tasks:

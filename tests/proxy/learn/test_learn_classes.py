@@ -157,11 +157,6 @@ def scales(seen: Seen) -> None:
     ask(seen, "PUT", f"{DEPLOYMENTS}/shop/scale", {})
 
 
-def works_a_second_kind(seen: Seen) -> None:
-    watches(seen, "/apis/example.com/v1/websites")
-    ask(seen, "PUT", "/apis/example.com/v1/namespaces/web/websites/x/status", {})
-
-
 def writes_one_object_again_and_again(seen: Seen) -> None:
     for _ in range(2):
         ask(seen, "PUT", "/api/v1/namespaces/web/configmaps/all", {"metadata": {"name": "all"}})
@@ -207,7 +202,6 @@ def drops_labels(seen: Seen) -> None:
         (watches_the_old_way, "", Verdict.NO),
         (evicts, "", Verdict.NO),
         (scales, "", Verdict.NO),
-        (works_a_second_kind, "", Verdict.NO),
         (writes_one_object_again_and_again, "I", Verdict.UNCLEAR),
         (writes_a_side_object, "I", Verdict.CARE),
         (writes_it_before_it_leads, "I", Verdict.YES),
@@ -224,6 +218,17 @@ def test_each_habit_has_its_class(does: Callable[[Seen], None], letter: str, exp
     does(seen)
     assert [verdict for verdict, _ in found(seen, letter)] == [expected]
     assert verdict_of(judge(seen, KUBE_CONTROLLER_MANAGER)) is expected
+
+
+def test_each_tree_of_kinds_is_said() -> None:
+    seen = watches(deployments(), "/apis/example.com/v1/websites")
+    ask(seen, "PUT", "/apis/example.com/v1/namespaces/web/websites/x/status", {})
+    texts = [text for _, text in found(seen, "A")]
+    assert [text.partition(" one by one")[0] for text in texts] == [
+        "it works deployments.apps",
+        "it works websites.example.com",
+    ]
+    assert verdict_of(judge(seen, KUBE_CONTROLLER_MANAGER)) is Verdict.YES
 
 
 def test_what_no_run_shows_is_said() -> None:

@@ -85,7 +85,7 @@ async def test_bad_habits_are_seen_and_earlier_writes_are_found_again(
         assert report["command"][report["command"].index("--companions") + 1].endswith(
             "=websites.example.com"
         )
-        assert report["main"] == "websites.example.com"
+        assert report["roots"] == ["websites.example.com"]
         assert report["controlled"] == report["leaves"] == ["shops.example.com"]
         (copied,) = texts(report, "E")
         assert "team=team-a of Website a" in copied
@@ -96,7 +96,7 @@ async def test_bad_habits_are_seen_and_earlier_writes_are_found_again(
         assert any("finalizers" in text for text in texts(report, "A"))
 
         report = await learn(new_plane.kubeconfig, [sys.executable, "-c", READS_ONLY])
-        assert report["main"] == "websites.example.com"
+        assert report["roots"] == ["websites.example.com"]
         assert any("control (2 before)" in text for text in texts(report, "A"))
         assert any("it ended by itself" in text for text in texts(report, ""))
         assert report["verdict"] == "unclear"

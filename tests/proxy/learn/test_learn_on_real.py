@@ -83,7 +83,7 @@ async def test_of_deployments_the_ring_and_the_command_line_are_those_that_a_fle
     )
     words = report["command"]
     assert words[:3] == ["ringleader", "proxy", "--ring"]
-    for flag in ("--ring", "--resource", "--leaves", "--locks"):
+    for flag in ("--ring", "--leaves", "--locks"):
         assert words[words.index(flag) + 1] == by_hand[by_hand.index(flag) + 1]
     assert words[words.index("--") + 1 :] == manager
 
@@ -105,7 +105,7 @@ async def test_endpoints_are_deleted_by_the_name_of_a_service_that_is_not_seen(
         await asyncio.sleep(1)  # the look at what was made
 
     report = await learn(plane.kubeconfig, controller_manager("endpoints-controller"), work)
-    assert (report["verdict"], report["main"], report["companions"]) == (
+    assert (report["verdict"], report["roots"], report["companions"]) == (
         "yes, with care",
         "services",
         {"endpoints": ["services"]},
@@ -127,7 +127,7 @@ async def test_endpoint_slices_are_controlled_by_their_service(plane: RealPlane,
         await until(is_made)
 
     report = await learn(plane.kubeconfig, controller_manager("endpointslice-controller"), work)
-    assert (report["verdict"], report["main"]) == ("yes, with care", "services")
+    assert (report["verdict"], report["roots"]) == ("yes, with care", ["services"])
     assert report["leaves"] == ["endpointslices.discovery.k8s.io"]
     (finding,) = texts(report, "G")
     assert "nodes, pods" in finding
@@ -169,7 +169,7 @@ async def test_the_job_controller_writes_pods_whose_job_is_gone(plane: RealPlane
         await asyncio.sleep(2)  # the job's own pod
 
     report = await learn(plane.kubeconfig, controller_manager("job-controller"), work)
-    assert (report["main"], report["leaves"]) == ("jobs.batch", ["pods"])
+    assert (report["roots"], report["leaves"]) == (["jobs.batch"], ["pods"])
     (finding,) = texts(report, "B")
     assert "pods whose owner is gone" in finding
     assert report["verdict"].startswith("yes")

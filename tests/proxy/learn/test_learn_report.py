@@ -11,6 +11,7 @@ import yaml
 
 from kubeio.errors import InputError
 from kubeio.shard.ring import RingView
+from proxy.learn.findings import Verdict
 from proxy.learn.report import make_report, report_text
 from proxy.learn.seen import Seen
 from proxy.learn.settings import read_learn_settings
@@ -61,12 +62,54 @@ def test_a_controller_that_reads_some_namespaces_gets_a_ring_of_those() -> None:
     assert ring["spec"]["namespaceSelector"] == {"matchExpressions": [wanted]}
 
 
+def two_trees(*, namespace: str = "") -> Seen:
+    where = f"namespaces/{namespace}/" if namespace else ""
+    seen = websites(f"/apis/example.com/v1/{where}websites")
+    watches(seen, "/apis/example.com/v1/shops")
+    ask(seen, "PUT", "/apis/example.com/v1/namespaces/sites/shops/x/status", {})
+    seen.kind("configmaps").created["shops.example.com"] = 2
+    return seen
+
+
+def test_a_controller_of_several_trees_gets_one_ring_for_all() -> None:
+    report = make_report(two_trees(namespace="sites"), (sys.executable,))
+    assert report.roots == ["shops.example.com", "websites.example.com"]
+    assert report.ring is not None
+    spec = report.ring["spec"]
+    assert spec["resources"] == [
+        {"group": "example.com", "resource": "shops", "controlledResources": [{"resource": "configmaps"}]},
+        {"group": "example.com", "resource": "websites"},
+    ]
+    assert "namespaceSelector" not in spec  # shops are read everywhere
+    settings = read_settings(report.command[2:])
+    assert (settings.ring, settings.resources, settings.leaves) == ("shops", (), frozenset({"configmaps"}))
+
+
+def test_objects_that_name_others_stay_together_by_namespace() -> None:
+    seen = two_trees()
+    seen.kind("websites.example.com").named["shops.example.com"] = "spec.shopRef: a"
+    seen.kind("websites.example.com").named["nodes"] = "spec.nodeName: x"
+    report = make_report(seen, (sys.executable,))
+    assert (report.verdict, report.classes) == (Verdict.CARE, ["A", "H"])
+    assert report.ring is not None
+    assert report.ring["spec"]["key"] == "Namespace"
+
+
+def test_deep_trees_that_name_each_other_have_no_key() -> None:
+    seen = deployments()
+    seen.kind("deployments.apps").named["deployments.apps"] = "spec.dependsOn: b"
+    report = make_report(seen, KUBE_CONTROLLER_MANAGER)
+    assert (report.verdict, report.classes) == (Verdict.UNCLEAR, ["A", "H"])
+    (finding,) = [each for each in report.findings if each.letter == "H"]
+    assert "leave deployments.apps out of the ring" in finding.remedy
+
+
 def test_the_command_line_is_one_that_the_proxy_takes() -> None:
     command = (sys.executable, "--kubeconfig={kubeconfig}", "-c", "a b")
     report = make_report(deployments(), command)
     settings = read_settings(report.command[2:])
     assert report.command[:2] == ["ringleader", "proxy"]
-    assert (settings.ring, settings.resource) == ("deployments", "deployments.apps")
+    assert (settings.ring, settings.resources) == ("deployments", ())
     assert (settings.leaves, settings.locks) == (frozenset({"pods"}), ("manager",))
     assert settings.command == command
 
