@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 from kubeio.clock import Clock
 from kubeio.protocol import RingKeys
+from kubeio.rest.answers import Page
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
@@ -21,6 +22,8 @@ from proxy.trees import Trees, node_of
 
 _SILENCE_S: Final = 90.0
 """Bookmarks come once a minute."""
+_NEAR: Final = 20
+"""So many namespaces are read one by one."""
 
 
 class TreeInformers:
@@ -66,23 +69,34 @@ class TreeInformers:
         """The newest resourceVersion that was seen of the kind *name*; empty before its first list."""
         return newest(self._read.get(name, ""), self._sources[name].resource_version)
 
-    async def elsewhere(self, controllers: Collection[str]) -> dict[str, set[str]]:
+    async def elsewhere(
+        self, controllers: Collection[str], *, namespaces: Collection[str]
+    ) -> dict[str, set[str]]:
         """Uids of what *controllers* control and what bears another name or none, by the uid of its controller.
 
-        Consistent reads of all objects of the kinds that can be controlled. Raises: KubeError.
+        Consistent reads of the metadata of kinds that can be controlled: in *namespaces*, those of the controllers, if
+        these are few. Raises: KubeError.
         """
         found: dict[str, set[str]] = {}
         for kind in self._kinds:
             if not kind.above:
                 continue
-            selector = f"{self._keys.shard}!={self._shard}"
-            async for page in self._client.pages(kind.resource, label_selector=selector, metadata_only=True):
-                for each in page.objects:
-                    owner = each.meta.controller
-                    if owner is not None and owner.uid in controllers:
-                        found.setdefault(owner.uid, set()).add(each.meta.uid)
-                self._read[kind.name] = page.resource_version
+            is_near = kind.resource.namespaced and "" not in namespaces and len(namespaces) <= _NEAR
+            for namespace in sorted(namespaces) if is_near else [""]:
+                async for page in self._not_ours(kind, namespace):
+                    for each in page.objects:
+                        owner = each.meta.controller
+                        if owner is not None and owner.uid in controllers:
+                            found.setdefault(owner.uid, set()).add(each.meta.uid)
+                    self._read[kind.name] = page.resource_version
         return found
+
+    def _not_ours(self, kind: TreeKind, namespace: str) -> AsyncIterator[Page]:
+        """Pages of objects of *kind* in *namespace* that do not bear the shard's name."""
+        selector = f"{self._keys.shard}!={self._shard}"
+        return self._client.pages(
+            kind.resource, namespace=namespace, label_selector=selector, metadata_only=True
+        )
 
     def is_fresh(self, now: float) -> bool:
         """Whether every watch had an event or a bookmark lately."""

@@ -24,7 +24,10 @@ async def find_absent(
         return {}
     members = {top: trees.tree(top) for top in {trees.top_of(node.uid) for node in nodes}}
     try:
-        elsewhere = await informers.elsewhere({each.uid for tree in members.values() for each in tree})
+        above = [each for tree in members.values() for each in tree]
+        elsewhere = await informers.elsewhere(
+            {each.uid for each in above}, namespaces={each.key.namespace for each in above}
+        )
     except KubeError as error:
         log.warning("not read what arrived trees control", error=str(error))
         return {node.uid: frozenset() for node in nodes}

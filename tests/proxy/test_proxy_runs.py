@@ -228,10 +228,12 @@ async def test_what_arrives_with_a_history_becomes_visible_between_two_runs(
         ]
 
 
+@pytest.mark.parametrize("near", [20, 0], ids=["one-namespace", "all-namespaces"])
 @pytest.mark.parametrize("shard", [OTHER, None])
 async def test_a_tree_that_has_not_arrived_whole_is_hidden_until_it_has(
-    stage: Stage, shard: str | None
+    stage: Stage, shard: str | None, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proxy.informers._NEAR", near)
     await stage.put(ROOTS, "blog", visible=BEFORE)
     await stage.put(CHILDREN, "here", of="blog", visible=BEFORE)
     await stage.put(CHILDREN, "elsewhere", of="blog", visible=BEFORE)
