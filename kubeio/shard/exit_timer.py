@@ -20,10 +20,10 @@ LATEST: Final = 1.9
 
 
 class ExitTimer:
-    """The timer, armed as long as something may run under *validity*: each renewal puts it off.
+    """The timer, which each renewal under *validity* puts off.
 
-    With nothing running an old Lease may still be renewed: the timer is off until it is. `close` turns it off; if
-    `run` is only cancelled it stays armed, since the process is to end then.
+    With nothing running an old Lease may still be renewed: then each tick puts it off too, and it is armed when work
+    begins. `close` turns it off; if `run` is only cancelled it stays armed, since the process is to end then.
     """
 
     def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
@@ -47,11 +47,9 @@ class ExitTimer:
 
     def _rearm(self) -> None:
         now = self._clock.now()
-        if not self._validity.holds(now) and self._validity.running == 0:
-            self._disarm()
-            return
-        left_s = self._validity.duration_s * LATEST - self._validity.age_s(now)
-        self._arm(max(left_s, 0.001))
+        may_run = self._validity.holds(now) or self._validity.running > 0
+        age_s = self._validity.age_s(now) if may_run else 0.0
+        self._arm(max(self._validity.duration_s * LATEST - age_s, 0.001))
 
     def _arm(self, left_s: float) -> None:
         """End the process in *left_s*, whatever its threads do; replaces what was armed before."""

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from simulation.faults.strike import Strike, fault
 from simulation.store import Snapshot
 
+_EDITED: Final = (
+    "namespaceSelector",
+    "paused",
+    "drainPolicy",
+    "drainTimeoutSeconds",
+    "maxLeaseDurationSeconds",
+    "resources",
+    "members",
+)
+"""Fields that other faults edit for a while."""
 _NOTICES_S = 60.0
 """So long after a restore a sharder has read the Leases, unless it was kept from it."""
 
@@ -59,7 +70,10 @@ def resource_failing(strike: Strike) -> None:
 
 @fault
 def etcd_restored(strike: Strike) -> None:
-    """etcd goes back to a backup, with or without raised revisions; with them everything is started again."""
+    """etcd goes back to a backup. With raised revisions everything is started again at once, else a while later.
+
+    Until then a replica may believe in a status that the backup has not. The ring is applied again as well.
+    """
     store, for_s = strike.fleet.store, strike.span_s()
     snapshot, bump = store.snapshot(), strike.rng.choice((0, 100_000))
     strike.note(f"etcd_restored {'with raised' if bump else 'without raised'} revisions in {for_s:.1f} s")
@@ -78,6 +92,14 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
         stream.cut()
     for server in fleet.servers:
         server.begin_history()
+    undone = {field: fleet.ring["spec"].get(field) for field in _EDITED}
+    strike.heal_in(strike.span_s(), partial(strike.edit_ring, undone))
     if bump:
-        for process in strike.processes():
-            process.kill()
+        _kill_all(strike)
+    else:
+        strike.heal_in(strike.span_s(), partial(_kill_all, strike))
+
+
+def _kill_all(strike: Strike) -> None:
+    for process in strike.processes():
+        process.kill()
