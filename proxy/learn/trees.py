@@ -46,7 +46,7 @@ class Trees:
 def find_trees(seen: Seen) -> Trees:
     """The trees that the controller works; the root with most writes in its trees first. It reads every root."""
     below = {name: _children(seen, name) for name in seen.kinds}
-    works = _worked(seen) or _worked_earlier(seen, below) or _weakly_worked(seen)
+    works = _worked(seen) or _with_companions(seen) or _worked_earlier(seen, below) or _written(seen)
     inner = {child for name in works for child in _descendants(name, below)}
     # kinds that control each other have no root: the first one is taken
     roots = [name for name in works if name not in inner] or works[:1]
@@ -90,10 +90,14 @@ def _worked_earlier(seen: Seen, below: dict[str, list[str]]) -> list[str]:
     ]
 
 
-def _weakly_worked(seen: Seen) -> list[str]:
-    """Kinds with companions; else kinds that it reads and writes itself."""
-    named = sorted({other for others in companions(seen).values() for other in others})
-    return named or sorted(
+def _with_companions(seen: Seen) -> list[str]:
+    """Kinds that have companions, which it wrote in this run."""
+    return sorted({other for others in companions(seen).values() for other in others})
+
+
+def _written(seen: Seen) -> list[str]:
+    """Kinds that it reads and writes itself."""
+    return sorted(
         name for name, kind in seen.kinds.items() if kind.is_read and kind.writes and not kind.has_controllers
     )
 

@@ -14,13 +14,15 @@ from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.real_plane import RealPlane
 from ringleader.testing.single_task import single_task
-from ringleader.testing.unmodified.rings import DEPLOYMENTS_RING, proxy_command
-from ringleader.testing.unmodified.templates import deployment
+from ringleader.testing.unmodified.rings import WORKLOADS_RING, proxy_command
+from ringleader.testing.unmodified.templates import deployment, job, stateful_set
 from tests.contract.api import Api, api_from
 from tests.proxy.learn.learning import learn, texts, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 SERVICES, ENDPOINTS, QUOTAS, PODS = (
     f"/api/v1/namespaces/default/{plural}" for plural in ("services", "endpoints", "resourcequotas", "pods")
 )
@@ -61,31 +63,44 @@ async def no_lock(admin: Api) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_of_deployments_the_ring_and_the_command_line_are_those_that_a_fleet_runs_with(
+async def test_of_workloads_the_ring_and_the_command_line_are_those_that_a_fleet_runs_with(
     plane: RealPlane, admin: Api
 ) -> None:
-    """tests/proxy/test_proxy_fleet_on_real.py runs three of them."""
+    """`make unmodified` runs two to six of them: three trees of kinds."""
 
     async def work() -> None:
         (await admin.post(DEPLOYMENTS, deployment("learned", replicas=2))).check(201)
+        (await admin.post(STATEFUL_SETS, stateful_set("learned-set", replicas=1))).check(201)
+        (await admin.post(JOBS, job("learned-job", completions=1, parallelism=1, failures=0))).check(201)
         await until(has_pods)
 
     async def has_pods() -> bool:
-        return len((await admin.get(PODS)).check(200).body["items"]) == 2
+        return len((await admin.get(PODS)).check(200).body["items"]) == 4
 
-    manager = controller_manager(*DEPLOYMENTS_RING.controllers)
+    manager = controller_manager(*WORKLOADS_RING.controllers)
     report = await learn(plane.kubeconfig, manager, work)
-    wanted = DEPLOYMENTS_RING.manifest()["spec"]
-    for field in ("key", "resources", "maxInFlight", "maxInFlightPerOwner"):
-        assert report["ring"]["spec"][field] == wanted[field]
+    found, wanted = report["ring"]["spec"], WORKLOADS_RING.manifest()["spec"]
+    for field in ("key", "maxInFlight", "maxInFlightPerOwner"):
+        assert found[field] == wanted[field]
+    assert controlled(found) == controlled(wanted)
+    assert sorted(report["roots"]) == sorted(root.group_resource for root in WORKLOADS_RING.roots)
     by_hand = proxy_command(
-        DEPLOYMENTS_RING, member="a", kubeconfig=plane.kubeconfig, manager=Path(manager[0]), lease_s=5
+        WORKLOADS_RING, member="a", kubeconfig=plane.kubeconfig, manager=Path(manager[0]), lease_s=5
     )
     words = report["command"]
     assert words[:3] == ["ringleader", "proxy", "--ring"]
-    for flag in ("--ring", "--leaves", "--locks"):
-        assert words[words.index(flag) + 1] == by_hand[by_hand.index(flag) + 1]
+    for flag in ("--leaves", "--locks"):
+        values = [each[each.index(flag) + 1].split(",") for each in (words, by_hand)]
+        assert sorted(values[0]) == sorted(values[1])
     assert words[words.index("--") + 1 :] == manager
+
+
+def controlled(spec: dict[str, Any]) -> dict[str, list[str]]:
+    """Resources of a ring by the one that controls them."""
+    return {
+        entry["resource"]: sorted(each["resource"] for each in entry.get("controlledResources", []))
+        for entry in spec["resources"]
+    }
 
 
 @pytest.mark.timeout(180)
@@ -107,7 +122,7 @@ async def test_endpoints_are_deleted_by_the_name_of_a_service_that_is_not_seen(
     report = await learn(plane.kubeconfig, controller_manager("endpoints-controller"), work)
     assert (report["verdict"], report["roots"], report["companions"]) == (
         "yes, with care",
-        "services",
+        ["services"],
         {"endpoints": ["services"]},
     )
     assert report["locks"] == ["kube-controller-manager"]
