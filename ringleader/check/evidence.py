@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeio.protocol import PROXY_MANAGER
 from ringleader.cluster.objects import named
 from ringleader.cluster.shards import ring_weights
 
@@ -138,7 +137,7 @@ class RingEvidence:
     @property
     def proxies(self) -> list[Shard]:
         """Its shards that are proxies of unmodified controllers and hold their Leases."""
-        return [shard for shard in self.state.held if shard.field_manager == PROXY_MANAGER]
+        return [shard for shard in self.state.held if shard.is_proxy]
 
     def lease(self, name: str) -> str:
         """The Lease *name* of this ring, in the words that kubectl takes."""

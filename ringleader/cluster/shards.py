@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubeio.protocol import read_counts
+from kubeio.protocol import PROXY_MANAGER, read_counts
 from ring import HashRing
 from ringleader.cluster.managed_fields import seconds_since
 from ringleader.cluster.thresholds import SILENT_AFTER
@@ -119,6 +119,16 @@ class Shard:
     def field_manager(self) -> str:
         """The name under which it writes objects; empty: its Lease does not say."""
         return self.lease.metadata.annotations.get(self.keys.field_manager, "")
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether it is the proxy of an unmodified controller."""
+        return self.field_manager == PROXY_MANAGER
+
+    @property
+    def probes_port(self) -> int:
+        """Where its pod serves probes and metrics, if the chart made it."""
+        return 8091 if self.is_proxy else 8081
 
     @cached_property
     def resources(self) -> frozenset[str] | None:

@@ -33,7 +33,8 @@ class Asked(NamedTuple):
 
     ring: str | None = None
     endpoints: Sequence[str] = ()
-    port: int = 8081
+    port: int | None = None
+    """Probes port of the pods; None: the chart's."""
     interval_s: float = 2.0
 
 
@@ -84,7 +85,7 @@ async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> tuple[l
             in_pod(
                 client,
                 shard.pod,
-                port=asked.port,
+                port=asked.port or shard.probes_port,
                 timeout_s=min(timeout_s, _PATIENCE_S),
             ),
         )

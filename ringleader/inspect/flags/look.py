@@ -180,7 +180,15 @@ def top(
             help="A replica's probes port, instead of the pods; may be repeated.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Probes port of the pods.")] = 8081,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=1,
+            max=65535,
+            help="Probes port of the pods. Default: 8081, or 8091 for a proxy of an unmodified controller.",
+        ),
+    ] = None,
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="Between the two scrapes of each replica.")
     ] = "2s",

@@ -9,7 +9,7 @@ import pytest
 
 from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta
-from kubeio.protocol import RingKeys
+from kubeio.protocol import PROXY_MANAGER, RingKeys
 from kubeio.resource import ApiResource
 from ring import HashRing, object_key
 from ringleader.cluster.managed_fields import DatedMeta
@@ -260,3 +260,10 @@ def test_the_ideal_share_counts_main_resources_by_their_objects() -> None:
     assert ideal_shares(two, found) == {"a": 0.5, "b": 0.5}
     assert ideal_shares(two, found, {"websites.example.com": 90, "secrets": 10}) == {"a": 0.9, "b": 0.1}
     assert ideal_shares(two, found, {"websites.example.com": 99}) == {"a": 0.99, "b": 0.01}
+
+
+def test_a_proxy_serves_its_probes_beside_those_of_its_controller() -> None:
+    native, proxy = lease("a-1", "a"), lease("b-1", "b")
+    proxy.metadata.annotations[KEYS.field_manager] = PROXY_MANAGER
+    found = shards_of(RING, [native, proxy], now=NOW)
+    assert [(shard.is_proxy, shard.probes_port) for shard in found] == [(False, 8081), (True, 8091)]
