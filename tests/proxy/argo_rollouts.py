@@ -48,7 +48,9 @@ def find_program() -> Path:
     try:
         return find_binaries([PROGRAM], RECIPE)[PROGRAM]
     except BinariesMissing as missing:
-        raise BinariesMissing(missing.reason, "`make rollouts` builds it once (six minutes, needs Go)") from None
+        raise BinariesMissing(
+            missing.reason, "`make rollouts` builds it once (six minutes, needs Go)"
+        ) from None
 
 
 def command(program: Path, *, qps: int = 200) -> list[str]:
@@ -79,7 +81,9 @@ def definitions() -> list[dict[str, Any]]:
 def rollout(name: str, *, replicas: int, analysis: str = "") -> dict[str, Any]:
     """A canary in two steps, as a Deployment is rolled; *analysis*: the template of an analysis between them."""
     document = deployment(name, replicas=replicas)
-    between = {"analysis": {"templates": [{"templateName": analysis}]}} if analysis else {"pause": {"duration": 1}}
+    between = (
+        {"analysis": {"templates": [{"templateName": analysis}]}} if analysis else {"pause": {"duration": 1}}
+    )
     document["spec"]["strategy"] = {
         "canary": {"maxSurge": 1, "maxUnavailable": 0, "steps": [{"setWeight": 50}, between]}
     }

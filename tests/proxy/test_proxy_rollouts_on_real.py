@@ -48,7 +48,11 @@ async def test_every_template_of_a_rollout_gets_one_replica_set(program: Path, t
     groups = ("argoproj.io", "apps", "batch")
     beside = ("replicaset-controller", "job-controller")  # kube-controller-manager's, unsharded
     async with real_plane(
-        tmp_path / "plane", audit=True, audited_groups=groups, controllers=beside, apiserver_flags=[STORES_JSON]
+        tmp_path / "plane",
+        audit=True,
+        audited_groups=groups,
+        controllers=beside,
+        apiserver_flags=[STORES_JSON],
     ) as plane:
         async with IndependentClient(await plane.kubeconfig_for("user")) as user:
             for definition in definitions():
@@ -100,4 +104,6 @@ async def judge(fleet: ProxyFleet) -> None:
     assert replica_sets(fleet) == len(await fleet.client.list_all(REPLICA_SETS)) == 2 * NUMBER
     found = await fleet.client.list_all(ROLLOUTS)
     assert [each["status"]["phase"] for each in found] == ["Healthy"] * NUMBER
-    assert len(await fleet.client.list_all(ANALYSIS_RUNS)) == len(await fleet.client.list_all(JOBS)) == ANALYZED
+    assert (
+        len(await fleet.client.list_all(ANALYSIS_RUNS)) == len(await fleet.client.list_all(JOBS)) == ANALYZED
+    )
