@@ -9,22 +9,24 @@ import pytest
 from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.etcd_watch import STORES_JSON
-from kubeio.resource import CRDS
-from ringleader.testing.client import IndependentClient
+from kubeio.resource import CRDS, NAMESPACES
+from ringleader.testing.client import MERGE_PATCH, IndependentClient
 from ringleader.testing.unmodified.fleet import NAMESPACE, ProxyFleet, ProxyFleetSpec, open_proxy_fleet
 from ringleader.testing.unmodified.foreign import judge_writes
-from ringleader.testing.unmodified.rings import JOBS, REPLICA_SETS
+from ringleader.testing.unmodified.rings import JOBS, PODS, REPLICA_SETS, proxy_command
 from ringleader.testing.unmodified.templates import template
 from tests.proxy.argo_rollouts import (
     ANALYSIS_RUNS,
     ANALYSIS_TEMPLATES,
     ROLLOUTS,
     analysis_template,
+    command,
     definitions,
     find_program,
     ring,
     rollout,
 )
+from tests.proxy.learn.learning import learn, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
@@ -107,3 +109,55 @@ async def judge(fleet: ProxyFleet) -> None:
     assert (
         len(await fleet.client.list_all(ANALYSIS_RUNS)) == len(await fleet.client.list_all(JOBS)) == ANALYZED
     )
+
+
+@pytest.mark.timeout(300)
+async def test_learn_mode_finds_the_ring_and_the_command_line(program: Path, tmp_path: Path) -> None:
+    """Those that the test above runs with."""
+    beside = ("replicaset-controller", "job-controller")
+    async with (
+        real_plane(tmp_path / "plane", controllers=beside) as plane,
+        IndependentClient(await plane.kubeconfig_for("user")) as user,
+    ):
+        for definition in definitions():
+            await user.create(CRDS, definition)
+        await user.create(NAMESPACES, {"metadata": {"name": "argo-rollouts"}})  # its Lease is there
+
+        async def is_at(phase: str, version: int) -> bool:
+            await make_ready(user)
+            found = await user.get(ROLLOUTS, "learned", namespace="default")
+            status = found.get("status", {})
+            is_looked_at = status.get("observedGeneration") == str(found["metadata"]["generation"])
+            return is_looked_at and status.get("phase") == phase and found["metadata"]["generation"] > version
+
+        async def work() -> None:
+            await user.create(ANALYSIS_TEMPLATES, analysis_template("ask"), namespace="default")
+            document = rollout("learned", replicas=2, analysis="ask")
+            created = await user.create(ROLLOUTS, document, namespace="default")
+            await until(lambda: is_at("Healthy", 0))
+            change = {"spec": {"template": template("learned", version=1)}}
+            await user.merge(ROLLOUTS, "learned", change, namespace="default")
+            await until(lambda: is_at("Healthy", created["metadata"]["generation"]))
+
+        report = await learn(plane.kubeconfig, command(program), work)
+    wanted = ring(program)
+    assert (report["verdict"], report["classes"]) == ("yes, with care", ["A", "G"])
+    for field in ("key", "resources", "maxInFlight", "maxInFlightPerOwner"):
+        assert report["ring"]["spec"][field] == wanted.manifest()["spec"][field]
+    words = report["command"]
+    by_hand = proxy_command(wanted, member="a", kubeconfig=plane.kubeconfig, manager=program, lease_s=5)
+    for flag in ("--ring", "--resource", "--leaves", "--locks"):
+        assert words[words.index(flag) + 1] == by_hand[by_hand.index(flag) + 1]
+    assert words[words.index("--") + 1 :] == command(program)
+
+
+async def make_ready(user: IndependentClient) -> None:
+    """Play the kubelet once."""
+    ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    running = {"phase": "Running", "conditions": ready}
+    for pod in await user.list_all(PODS):
+        if pod["status"].get("phase") == "Pending":
+            is_job = pod["metadata"]["ownerReferences"][0]["kind"] == "Job"
+            path = PODS.path(namespace="default", name=pod["metadata"]["name"]) + "/status"
+            status = {"phase": "Succeeded"} if is_job else running
+            await user.request("PATCH", path, body={"status": status}, content_type=MERGE_PATCH)
