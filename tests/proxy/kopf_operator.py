@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,23 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 
 @kopf.on.create(*GROUP)
-def create_child(name: str, namespace: str, spec: Mapping[str, Any], **_: Any) -> dict[str, str]:
+def create_child(name: str, namespace: str | None, spec: kopf.Spec, **_: Any) -> dict[str, str]:
     """The server chooses the child's name: a second call makes a second child."""
     note("create", name)
-    child = {"metadata": {"generateName": f"{name}-"}, "data": {"number": str(spec["number"])}}
+    child: dict[str, Any] = {
+        "metadata": {"generateName": f"{name}-"},
+        "data": {"number": str(spec["number"])},
+    }
     kopf.adopt(child)
-    created = client.CoreV1Api().create_namespaced_config_map(namespace, child)  # type: ignore[arg-type] # a document
+    created: Any = client.CoreV1Api().create_namespaced_config_map(namespace, child)  # type: ignore[arg-type]
     return {"child": created.metadata.name}
 
 
 @kopf.on.update(*GROUP)
-def update_child(
-    name: str, namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], **_: Any
-) -> None:
+def update_child(name: str, namespace: str | None, spec: kopf.Spec, status: kopf.Status, **_: Any) -> None:
     note("update", name)
     change = {"data": {"number": str(spec["number"])}}
-    client.CoreV1Api().patch_namespaced_config_map(status["create_child"]["child"], namespace, change)
+    client.CoreV1Api().patch_namespaced_config_map(status["create_child"]["child"], namespace, change)  # type: ignore[arg-type]
 
 
 @kopf.on.delete(*GROUP)

@@ -14,18 +14,23 @@ from devcluster.real.binaries import SERVERS, find_binaries
 from kubeio.patch import MergePatch
 from kubeio.resource import ApiResource
 from tests.proxy.fleet import NAMESPACE, Fleet, open_fleet
-from tests.proxy.test_proxy_operator_on_real import APPS, CRD, RING
+from tests.proxy.test_proxy_operator_on_real import APPS, CRD
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-KOPF_RING = RING | {
-    "spec": RING["spec"]
-    | {
+KOPF_RING = {
+    "apiVersion": "ringleader.dev/v1alpha1",
+    "kind": "ControllerRing",
+    "metadata": {"name": "apps"},
+    "spec": {
+        "leaseNamespace": "rings",
+        "key": "Owner",
+        "maxInFlight": 10_000,
         "resources": [
             {"group": "example.com", "resource": "apps", "controlledResources": [{"resource": "configmaps"}]}
-        ]
-    }
+        ],
+    },
 }
 OPERATOR = Path(__file__).with_name("kopf_operator.py")
 COMMAND = (sys.executable, "-m", "kopf", "run", "--standalone", "--all-namespaces", str(OPERATOR))

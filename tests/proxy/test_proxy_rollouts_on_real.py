@@ -127,8 +127,9 @@ async def test_learn_mode_finds_the_ring_and_the_command_line(program: Path, tmp
             await make_ready(user)
             found = await user.get(ROLLOUTS, "learned", namespace="default")
             status = found.get("status", {})
-            is_looked_at = status.get("observedGeneration") == str(found["metadata"]["generation"])
-            return is_looked_at and status.get("phase") == phase and found["metadata"]["generation"] > version
+            generation: int = found["metadata"]["generation"]
+            is_looked_at: bool = status.get("observedGeneration") == str(generation)
+            return is_looked_at and status.get("phase") == phase and generation > version
 
         async def work() -> None:
             await user.create(ANALYSIS_TEMPLATES, analysis_template("ask"), namespace="default")
