@@ -10,7 +10,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos unmodified model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority bench-proxy autoscale
+.PHONY: help setup demo demo-broken test test-long check test-real test-cluster lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos unmodified rollouts model mutants sim fuzz wheel-test release helm image site lock clean bench-guard bench-priority bench-proxy autoscale
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -103,6 +103,10 @@ chaos: setup ## random faults on fleets on two kube-apiservers and etcd, judged 
 
 unmodified: setup ## random faults on unmodified kube-controller-managers behind proxies, judged pod by pod (MINUTES=30 SEED=1)
 	@$(BIN)/python -m tests.fleet.unmodified $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+rollouts: setup ## Argo Rollouts' own controllers behind proxies roll 40 Rollouts: a minute, and six for the first build
+	@$(BIN)/python -m tests.proxy.argo_rollouts
+	@$(BIN)/python -m pytest -q tests/proxy/test_proxy_rollouts_on_real.py $(ARGS)
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)

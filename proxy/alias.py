@@ -2,7 +2,7 @@
 
 A controller that copies labels onto pod templates would roll its workloads at each handoff if it saw the name. The
 alias has the name's length, so answers are searched and not decoded. The drain label comes and goes with each handoff:
-it is hidden.
+it is hidden. The turn, an annotation, is another after each move: its value is empty.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ NAME_LENGTH: Final = MAX_NAME
 """Length of an alias, and so of the name of each life of a proxy."""
 _LABELS, _SKIPPED = b"\x5a", b"\x7a"
 """Keys in protobuf of `ObjectMeta.labels` (field 11), and of field 15, which readers skip."""
+_VALUE: Final = b"\x12"
+"""Key in protobuf of the value of a map's entry (field 2)."""
+_MAX_TURN: Final = 20
+"""Digits of the largest resourceVersion."""
 
 _WHOLE: Final = (b"}}\n", b"\0")
 """Ends of an event in JSON and in protobuf: nothing that is replaced can begin before them and go on after them."""
@@ -45,7 +49,15 @@ class Alias:
         self._map_entry: Final = re.compile(
             rb"\x5a(?=(?:[\x00-\x7f]|[\x80-\xff][\x00-\x7f])%b)" % re.escape(self._map_key)
         )
-        self._reach: Final = max(NAME_LENGTH, len(self._hidden) + MAX_NAME + 8)
+        self._turn: Final = keys.turn.encode()
+        turn = re.escape(self._turn)
+        self._turn_json_key: Final = b'"%b"' % self._turn
+        self._turn_json: Final = re.compile(rb'("%b": ?")([^"]*)"' % turn)
+        self._turn_json_begun: Final = re.compile(rb'"%b"(?:: ?(?:"[^"]*)?)?' % turn)
+        self._turn_map_key: Final = b"\x0a" + varint(len(self._turn)) + self._turn
+        self._reach: Final = max(
+            NAME_LENGTH, len(self._hidden) + MAX_NAME + 8, len(self._turn) + _MAX_TURN + 8
+        )
 
     def selector(self, selector: str) -> str:
         """What asks the server for what *selector* asks for."""
@@ -58,6 +70,9 @@ class Alias:
             # the shard's label follows: keys are sorted
             answer = self._json_entry.sub(lambda found: b" " * len(found[0]), answer)
             answer = self._map_entry.sub(_SKIPPED, answer)
+        if self._turn in answer:
+            answer = self._turn_json.sub(_emptied, answer)
+            answer = answer.replace(self._turn_map_key + _VALUE, self._turn_map_key + _SKIPPED)
         return answer
 
     def settled(self, answer: bytes) -> int:
@@ -69,6 +84,8 @@ class Alias:
             _first(answer, begin, self._shard[:2], self._shard.startswith),
             _first(answer, begin, self._json_key[:2], self._begins_json_entry),
             _first(answer, begin, _LABELS, self._begins_map_entry),
+            _first(answer, begin, self._turn_json_key[:2], self._begins_turn_in_json),
+            _first(answer, begin, self._turn_map_key[:2], self._turn_map_key.startswith),
         )
 
     def _begins_json_entry(self, tail: bytes) -> bool:
@@ -76,9 +93,19 @@ class Alias:
             return self._json_key.startswith(tail)
         return tail.startswith(self._json_key) and self._json_begun.fullmatch(tail) is not None
 
+    def _begins_turn_in_json(self, tail: bytes) -> bool:
+        if len(tail) <= len(self._turn_json_key):
+            return self._turn_json_key.startswith(tail)
+        return tail.startswith(self._turn_json_key) and self._turn_json_begun.fullmatch(tail) is not None
+
     def _begins_map_entry(self, tail: bytes) -> bool:
         size = 2 if tail[1:2] >= b"\x80" else 1
         return self._map_key.startswith(tail[1 + size :])
+
+
+def _emptied(entry: re.Match[bytes]) -> bytes:
+    """The entry with an empty value, in as many bytes."""
+    return entry[1] + b'"' + b" " * len(entry[2])
 
 
 def _first(answer: bytes, begin: int, opening: bytes, is_open: Callable[[bytes], bool]) -> int:

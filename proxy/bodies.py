@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from proxy.patches import PATCHES, Patch
-from proxy.protobuf import Controller, Malformed, Message, ObjectHead
+from proxy.protobuf import NO_ANNOTATIONS, Controller, Malformed, Message, ObjectHead
 
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -30,8 +30,13 @@ class Body(Protocol):
     def head(self) -> ObjectHead | None:
         """What an object says of itself; None: the body is a change."""
 
-    def with_labels(self, labels: Mapping[str, str]) -> bytes:
-        """The body with *labels* beside, or instead of, those that it has. Raises: RemovesLabels, Malformed."""
+    def with_labels(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str | None] = NO_ANNOTATIONS
+    ) -> bytes:
+        """The body with *labels* and *annotations* beside, or instead of, those that it has; None: without it.
+
+        Raises: RemovesLabels, Malformed.
+        """
 
 
 def read_body(content: bytes, content_type: str) -> Body:
@@ -76,9 +81,19 @@ class JsonBody:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise Malformed(f"the body is no JSON object: {error}") from None
 
-    def with_labels(self, labels: Mapping[str, str]) -> bytes:
-        """The body with *labels* beside, or instead of, those that it has."""
-        metadata = self._metadata | {"labels": msgspec.Raw(msgspec.json.encode(self._labels | dict(labels)))}
+    def with_labels(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str | None] = NO_ANNOTATIONS
+    ) -> bytes:
+        """The body with *labels* and *annotations* beside, or instead of, those that it has; None: without it."""
+        metadata = self._metadata | {"labels": _raw(self._labels | dict(labels))}
+        if annotations:
+            try:
+                own = _maybe_fields(metadata.get("annotations"))
+            except msgspec.MsgspecError as error:
+                raise Malformed(f"the body's annotations are no map: {error}") from None
+            kept = {name: text for name, text in own.items() if name not in annotations}
+            more = {name: _raw(text) for name, text in annotations.items() if text is not None}
+            metadata["annotations"] = _raw(kept | more)
         return msgspec.json.encode(self._fields | {"metadata": msgspec.Raw(msgspec.json.encode(metadata))})
 
 
@@ -88,6 +103,10 @@ class _Reference(msgspec.Struct, gc=False, rename="camel"):
     name: str | None = None
     uid: str = ""
     controller: bool | None = None
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 _raw_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

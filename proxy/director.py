@@ -43,10 +43,11 @@ class Write:
 class Admitted(msgspec.Struct, frozen=True):
     """The write may pass. *labels* go into the body of a create, update or apply that was read.
 
-    A patch that changes one of them changes it no more.
+    A patch that changes one of them changes it no more. So it is with *annotations*; one that is None is left out.
     """
 
     labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str | None] = {}
 
 
 class Director(Protocol):

@@ -5,7 +5,7 @@ A controller that replaces all labels of an object, or sends back what it saw, m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 PATCHES: Final = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
 
 _LABELS: Final = ("metadata", "labels")
+_ANNOTATIONS: Final = "annotations"
 _DIRECTIVE: Final = "$patch"
 _DIRECTIVES: Final = (_DIRECTIVE, "$retainKeys")
 """Keys of strategic merge patches that take away what they do not name."""
@@ -44,21 +45,30 @@ class Patch:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise Malformed(f"the body is no patch: {error}") from None
 
-    def with_labels(self, labels: Mapping[str, str]) -> bytes:
-        """The same change, but *labels* have these values after it. Raises: RemovesLabels, Malformed."""
+    def with_labels(self, labels: Mapping[str, str], annotations: Collection[str] = ()) -> bytes:
+        """The same change, but *labels* have these values after it, and *annotations* stay as they are.
+
+        Raises: RemovesLabels, Malformed.
+        """
         try:
             if self._type == JSON_PATCH:
-                return self._json_patch(labels)
-            return self._merge_patch(labels)
+                return self._json_patch(labels, annotations)
+            return self._merge_patch(labels, annotations)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise Malformed(f"the body is no patch of metadata: {error}") from None
 
-    def _merge_patch(self, labels: Mapping[str, str]) -> bytes:
+    def _merge_patch(self, labels: Mapping[str, str], annotations: Collection[str]) -> bytes:
         metadata = _fields_or_null(self._fields.get("metadata", b"null")) or {}
         if any(directive in fields for directive in _DIRECTIVES for fields in (self._fields, metadata)):
             raise RemovesLabels("a patch that replaces all metadata is not passed on; name what changes")
-        if "labels" not in metadata:
+        told = _object_or_null(metadata.get(_ANNOTATIONS, b"null")) or {}
+        if any(name in told for name in annotations):
+            kept = {name: text for name, text in told.items() if name not in annotations}
+            metadata |= {_ANNOTATIONS: _raw(kept)}
+        elif "labels" not in metadata:
             return self._content
+        if "labels" not in metadata:
+            return _encode(self._fields | {"metadata": _raw(metadata)})
         asked = _object_or_null(metadata["labels"])
         if asked is None:  # takes all of them
             asked = {_DIRECTIVE: "replace"}
@@ -70,10 +80,13 @@ class Patch:
             changed |= labels
         return _encode(self._fields | {"metadata": _raw(metadata | {"labels": _raw(changed)})})
 
-    def _json_patch(self, labels: Mapping[str, str]) -> bytes:
+    def _json_patch(self, labels: Mapping[str, str], annotations: Collection[str]) -> bytes:
+        hidden = {("metadata", _ANNOTATIONS, name) for name in annotations}
         kept = []
         for operation in self._operations:
             path, source = (_path(operation.get(name)) for name in ("path", "from"))
+            if path in hidden:
+                continue
             if not (_touches(path) or _touches(source)):
                 kept.append(operation)
             elif source is not None or path is None:

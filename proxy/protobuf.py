@@ -8,6 +8,7 @@ k8s.io/apimachinery.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -15,11 +16,14 @@ import msgspec
 PREFIX: Final = b"k8s\0"
 _TYPE_META, _RAW, _CONTENT_ENCODING = 1, 2, 3
 _METADATA: Final = 1
-_NAME, _GENERATE_NAME, _LABELS, _OWNER_REFERENCES = 1, 2, 11, 13
+_NAME, _GENERATE_NAME, _LABELS, _ANNOTATIONS, _OWNER_REFERENCES = 1, 2, 11, 12, 13
 _OWNER_KIND, _OWNER_NAME, _OWNER_UID, _OWNER_API_VERSION, _OWNER_CONTROLLER = 1, 3, 4, 5, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BITS: Final = 64
 _MAX_NUMBER: Final = 2**29 - 1
+
+
+NO_ANNOTATIONS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Malformed(ValueError):
@@ -70,12 +74,18 @@ class Message:
                 raise Malformed("the object is encoded once more")
         self.head = self._read_head(kind)
 
-    def with_labels(self, labels: Mapping[str, str]) -> bytes:
-        """The same object with *labels* beside, or instead of, those that it has."""
+    def with_labels(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str | None] = NO_ANNOTATIONS
+    ) -> bytes:
+        """The same object with *labels* and *annotations* beside, or instead of, those that it has."""
         start, begin, end = self._raw or (len(self._content), 0, 0)
         more = b"".join(
             _field(_LABELS, _field(1, key.encode()) + _field(2, value.encode()))
             for key, value in labels.items()
+        ) + b"".join(
+            _field(_ANNOTATIONS, _field(1, key.encode()) + _field(2, value.encode()))
+            for key, value in annotations.items()
+            if value is not None
         )
         metadata = _field(_METADATA, more)
         size = varint(end - begin + len(metadata))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from functools import partial
 from typing import Final, assert_never
 
@@ -200,7 +200,7 @@ class Relay:
             case Refusal():
                 raise Refused(verdict)
             case Admitted():
-                return _labelled(body, verdict.labels) if body is not None and verdict.labels else content
+                return _labelled(body, verdict) if body is not None and verdict.labels else content
         assert_never(verdict)
 
     def _message(self, request: Request, route: Route, credential: Credential, body: bytes) -> bytes:
@@ -249,10 +249,10 @@ def _aliased(route: Route, on_invalid: OnInvalid | None = None) -> AliasedAnswer
     return None if route.alias is None else AliasedAnswer(AliasedStream(route.alias), on_invalid)
 
 
-def _labelled(body: Body, labels: Mapping[str, str]) -> bytes:
-    """*body* with *labels*. Raises Refused."""
+def _labelled(body: Body, admitted: Admitted) -> bytes:
+    """*body* with the labels and annotations of *admitted*. Raises Refused."""
     try:
-        return body.with_labels(labels)
+        return body.with_labels(admitted.labels, admitted.annotations)
     except RemovesLabels as error:
         raise Refused(Refusal(422, str(error), reason="Invalid")) from None
     except Malformed as error:

@@ -98,7 +98,7 @@ class ShardDirector:
         refusal = await self._gate.admit(kind.name, key)
         if refusal is not None:
             return refusal
-        return Admitted(self._kept(kind, key, write))
+        return self._kept(kind, key, write)
 
     def begin(self, write: Write) -> None:
         self._gate.begin(write)
@@ -119,36 +119,43 @@ class ShardDirector:
         """A controlled object is born with its owner's name; the sharder assigns a root."""
         head, info = write.body, write.info
         if head is None or not head.controller_uid:
-            return self._gate.admit_any() or Admitted(self._copied(head.labels if head is not None else {}))
+            return self._gate.admit_any() or self._copied(head.labels if head is not None else {})
         key = ObjectKey(info.namespace, info.name or head.name or head.generate_name)
         refusal = await self._gate.admit(kind.name, key, controller=head.controller_uid)
-        return refusal if refusal is not None else Admitted(self._labels())
+        return refusal or Admitted(
+            self._labels(), {self._keys.turn: _BORN if info.verb == "create" else None}
+        )
 
     def _labels(self) -> dict[str, str]:
         return {self._keys.shard: self._shard, self._keys.visible: self._shard}
 
-    def _kept(self, kind: TreeKind, key: ObjectKey, write: Write) -> dict[str, str]:
-        """The ring's labels as they are: the fence refuses a change.
+    def _kept(self, kind: TreeKind, key: ObjectKey, write: Write) -> Admitted:
+        """The ring's labels and the turn as they are: the fence, or the guard, refuses a change.
 
         A leaf that arrived bears an earlier name as `visible`. The drain label is hidden: an update without it would
-        take it off.
+        take it off. The controller sees no turn either, and may have copied the empty one of another object.
         """
         node = self._gate.find(kind.name, key)
+        is_update = write.info.verb == "update"
+        turn = node.turn if node is not None and is_update else None
         if node is None:
-            return self._labels()
+            return Admitted(self._labels(), {self._keys.turn: turn})
         found = {self._keys.shard: self._shard}
         if node.visible is not None:
             found[self._keys.visible] = node.visible
-        if node.drain is not None and write.info.verb == "update":
+        if node.drain is not None and is_update:
             found[self._keys.drain] = node.drain
-        return found
+        return Admitted(found, {self._keys.turn: turn})
 
-    def _copied(self, labels: dict[str, str]) -> dict[str, str]:
+    def _copied(self, labels: dict[str, str]) -> Admitted:
         """Labels of a root that was made with those of another object: it stays here, and is not asked for."""
         if self._keys.shard not in labels:
-            return {}
-        return self._labels() | ({self._keys.drain: self._shard} if self._keys.drain in labels else {})
+            return Admitted()
+        asked = {self._keys.drain: self._shard} if self._keys.drain in labels else {}
+        return Admitted(self._labels() | asked, {self._keys.turn: _BORN})
 
 
+_BORN: Final = "0"
+"""The turn of an object that is created with its label."""
 _SERVER_FAILED: Final = 500
 """A server that gives up on a write may still have stored it."""

@@ -27,7 +27,8 @@ class TreeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One object of the shard in the newest version seen; *visible* and *drain*: values of these labels, None without.
+    """One object of the shard in the newest version seen; *visible* and *drain*: values of these labels, *turn*
+    of this annotation, None without.
 
     *owner*: the reference to its controller. *is_root*: no object of the ring can control it. *is_leaf*: its kind
     controls nothing.
@@ -43,6 +44,7 @@ class Node:
     drain: str | None
     is_root: bool
     is_leaf: bool
+    turn: str | None = None
 
     @property
     def controller(self) -> str:
@@ -63,6 +65,7 @@ def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_root: bool, is_leaf
         meta.labels.get(keys.drain),
         is_root,
         is_leaf,
+        meta.annotations.get(keys.turn),
     )
 
 

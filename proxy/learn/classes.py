@@ -60,7 +60,26 @@ def unknown_of(seen: Seen) -> list[str]:
             "C: what it deletes when an object is gone. It deleted nothing by the name of such an object; that counts "
             "only if objects were deleted while it ran."
         )
+    if unwritten := _unwritten(seen):
+        found.append(
+            f"What it does with {some(unwritten)}: it reads them and wrote none. If it works them, they belong to "
+            "the ring: create some of them, let it work, and look."
+        )
     return found + [f"Learn mode could not read: {gap}." for gap in sorted(seen.gaps)]
+
+
+def _unwritten(seen: Seen) -> list[str]:
+    """Kinds in the API groups of the roots that it reads and never wrote."""
+    trees = find_trees(seen)
+    groups = {root.partition(".")[2] for root in trees.roots}
+    return sorted(
+        name
+        for name, kind in seen.kinds.items()
+        if kind.is_read
+        and not kind.writes
+        and name not in trees.kinds
+        and name.partition(".")[2] in groups - {""}
+    )
 
 
 def _computes_from_all(seen: Seen, command: Sequence[str]) -> Iterator[Finding]:

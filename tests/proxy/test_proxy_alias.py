@@ -22,7 +22,7 @@ from proxy.director import Selection
 from proxy.protobuf import Message, ObjectHead
 from proxy.refusals import Refusal
 from tests.kubeio.http.wire_server import WireServer, http_answer, once, sending
-from tests.proxy.protobuf_writer import field, metadata, pod_message
+from tests.proxy.protobuf_writer import field, message, metadata
 from tests.proxy.relays import RawClient, ScriptedDirector, raw_client, relayed
 
 KEYS = RingKeys("web")
@@ -39,8 +39,10 @@ def in_json(labels: dict[str, str], **more: object) -> bytes:
     return json.dumps({"type": "ADDED", "object": pod}, separators=(",", ":")).encode() + b"\n"
 
 
-def in_protobuf(labels: dict[str, str]) -> bytes:
-    return pod_message(ObjectHead(kind="Pod", name="x", labels=dict(sorted(labels.items()))))
+def in_protobuf(labels: dict[str, str], *, annotations: dict[str, str] | None = None) -> bytes:
+    head = ObjectHead(kind="Pod", name="x", labels=dict(sorted(labels.items())))
+    more = b"".join(field(12, field(1, key) + field(2, value)) for key, value in (annotations or {}).items())
+    return message("v1", "Pod", field(1, metadata(head) + more))
 
 
 def in_cbor(labels: dict[str, str]) -> bytes:
@@ -50,11 +52,13 @@ def in_cbor(labels: dict[str, str]) -> bytes:
 
 
 DRAINED = OWN | {KEYS.drain: fresh_name("web-1", random.Random(2), length=NAME_LENGTH)}
+TURNED = {KEYS.turn: "4711", "z": "1"}
 ANSWERS = [
-    in_json(DRAINED),
+    in_json(DRAINED, annotations=TURNED),
     in_json(OWN, annotations={"z": "2026-01-01T00:00:00Z"}),
     in_json(OWN | {KEYS.drain: ""}) * 2,
     in_protobuf(DRAINED | {"app": "Z"}),
+    in_protobuf(OWN, annotations=TURNED),
     in_cbor(OWN),
     b"ZZZ" + SHARD.encode() * 2 + SHARD.encode()[:-1],
 ]
@@ -100,7 +104,7 @@ def test_an_answer_is_the_same_byte_by_byte(answer: bytes) -> None:
     assert seen == ALIAS.put_into(answer)
 
 
-@pytest.mark.parametrize("event", ANSWERS[:4])
+@pytest.mark.parametrize("event", ANSWERS[:5])
 def test_no_event_waits_for_the_next_one(event: bytes) -> None:
     assert AliasedStream(ALIAS).feed(event) == ALIAS.put_into(event)
 
@@ -121,6 +125,22 @@ def test_a_drain_label_is_not_there_in_protobuf(keys: RingKeys, value: str) -> N
     )
     assert seen.head.labels == {keys.shard: alias.name, keys.visible: alias.name, "app": "x"}
     assert seen.head.name == "x"
+
+
+@pytest.mark.parametrize("turn", ["0", "4711", "18446744073709551615"])
+def test_every_turn_is_an_empty_one(turn: str) -> None:
+    """A move changes it. Controllers copy annotations, and kopf compares them."""
+    for space in ("", " "):
+        event = in_json(OWN, annotations={"a": "b", KEYS.turn: turn}).replace(b'":', b'":' + space.encode())
+        seen = json.loads(ALIAS.put_into(event))["object"]["metadata"]["annotations"]
+        assert seen == {"a": "b", KEYS.turn: ""}
+    copied = in_json({}, annotations={"last": json.dumps({KEYS.turn: turn})})
+    assert ALIAS.put_into(copied) == copied
+    raw = in_protobuf(OWN, annotations={KEYS.turn: turn, "z": "1"})
+    entry = field(12, field(1, KEYS.turn) + field(2, turn))
+    skipped = field(12, field(1, KEYS.turn) + field(15, turn))
+    assert entry in raw
+    assert skipped in ALIAS.put_into(raw)
 
 
 def test_who_owns_the_drain_label_stays_in_managed_fields() -> None:

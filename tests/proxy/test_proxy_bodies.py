@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.bodies import APPLY, JSON, PROTOBUF, UnsupportedEncoding, read_object
 from proxy.protobuf import Controller, Malformed, ObjectHead
-from tests.proxy.protobuf_writer import pod_message
+from tests.proxy.protobuf_writer import field, pod_message
 from tests.proxy.relays import LABELS, SHARD
 
 OTHER_TYPES = ["application/cbor", "application/yaml", "application/apply-patch+cbor", "text/plain"]
@@ -66,6 +66,20 @@ def test_json_keeps_the_bytes_of_all_other_fields() -> None:
     assert b'{"a" : 1.0,\n"b":[ ]}' in changed
     assert b'{"x":"\\u0041"}' in changed
     assert msgspec.json.decode(changed)["metadata"]["labels"] == {"l": "v"}
+
+
+def test_annotations_are_put_in_or_left_out() -> None:
+    own = {"turn": "", "a": "b"}
+    body = read_object(msgspec.json.encode({"metadata": {"annotations": own}}), JSON)
+    for turn, found in (("7", {"a": "b", "turn": "7"}), (None, {"a": "b"})):
+        changed = msgspec.json.decode(body.with_labels(LABELS, {"turn": turn}))["metadata"]
+        assert changed == {"annotations": found, "labels": LABELS}
+    raw = pod_message(ObjectHead(kind="Pod", name="x"))
+    entry = field(12, field(1, "turn") + field(2, "7"))
+    assert entry in read_object(raw, PROTOBUF).with_labels(LABELS, {"turn": "7"})
+    assert b"turn" not in read_object(raw, PROTOBUF).with_labels(LABELS, {"turn": None})
+    with pytest.raises(Malformed, match="annotations"):
+        read_object(b'{"metadata":{"annotations":[]}}', JSON).with_labels(LABELS, {"turn": "7"})
 
 
 @pytest.mark.parametrize(

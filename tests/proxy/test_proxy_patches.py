@@ -52,6 +52,20 @@ def test_a_merge_patch_without_labels_is_sent_as_it_is(patch: object) -> None:
     assert read_body(content, MERGE_PATCH).with_labels(LABELS) == content
 
 
+@pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
+@pytest.mark.parametrize("labels", [{}, {"labels": {"app": "y"}}])
+def test_a_merge_patch_leaves_an_annotation_that_is_hidden(kind: str, labels: dict[str, Any]) -> None:
+    content = json.dumps({"metadata": {"annotations": {"turn": "", "a": "b"}} | labels}).encode()
+    found = json.loads(read_body(content, kind).with_labels(LABELS, {"turn": None}))
+    assert found == {"metadata": {"annotations": {"a": "b"}} | labels}
+
+
+def test_a_json_patch_leaves_an_annotation_that_is_hidden() -> None:
+    add = [{"op": "add", "path": f"/metadata/annotations/{name}", "value": ""} for name in ("turn~1x", "a")]
+    found = read_body(json.dumps(add).encode(), JSON_PATCH).with_labels(LABELS, {"turn/x": None})
+    assert json.loads(found) == add[1:]
+
+
 @pytest.mark.parametrize(
     "labels", [None, {"$patch": "replace", "own": "z"}, {"$patch": "replace", SHARD: ALIAS}]
 )

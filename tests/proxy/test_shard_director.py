@@ -190,6 +190,22 @@ async def test_an_update_keeps_the_label_that_the_controller_does_not_see(
     assert await labels_of(director, "PATCH", target) == OWN
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "found"),
+    [("PUT", "turned", "4711"), ("PUT", "root", None), ("PATCH", "turned", None), ("POST", "", "0")],
+)
+async def test_the_turn_stays_and_is_zero_at_birth(
+    director: ShardDirector, trees: Trees, method: str, name: str, found: str | None
+) -> None:
+    """The controller sees an empty one; the guard refuses a change, and shards order owners by it."""
+    trees.put(replace(node("turned", visible=SHARD), turn="4711"))
+    target = f"{APPS}/deployments/{name}" if name else PODS
+    write = Write(request_info(method, target), None if name else below("child"))
+    verdict = await director.admit(write)
+    assert isinstance(verdict, Admitted)
+    assert verdict.annotations == {KEYS.turn: found}
+
+
 @pytest.mark.parametrize(("uid", "found"), [("child", OWN), ("hers", 409), ("unknown", 409)])
 async def test_a_child_is_created_with_the_labels_below_what_is_visible_only(
     director: ShardDirector, uid: str, found: object

@@ -97,6 +97,22 @@ def test_a_rollout_by_a_right_controller_leaves_no_finding(etcd: Etcd) -> None:
     assert etcd.pods == ["old-1", "old-2", "new-1", "new-2"]
 
 
+def test_a_rollout_is_judged_as_a_deployment_is(etcd: Etcd) -> None:
+    """Custom resources are below the folder of their group; observedGeneration is a string."""
+    template = {"metadata": {"labels": {"version": "0"}}}
+    etcd.put(
+        "argoproj.io/rollouts",
+        "canary",
+        meta={"generation": 2},
+        spec={"replicas": 1, "template": template},
+        status={"observedGeneration": "1"},
+    )
+    for name in ("first", "second"):
+        etcd.put("replicasets", name, of=("Rollout", "canary"), spec={"replicas": 0})
+    assert etcd.workloads.findings == ["revision 3: ReplicaSet second was made of template 0 as first was"]
+    assert "Deployment canary was not looked at" in etcd.workloads.unsettled()
+
+
 def test_a_pod_more_than_a_replica_set_was_raised_by_is_found(etcd: Etcd) -> None:
     etcd.deployment()
     etcd.replica_set("set", 1)

@@ -95,4 +95,5 @@ class Workload(msgspec.Struct, frozen=True):
         return self.metadata.deletion_timestamp is not None
 
 
-decode_workload: Final = msgspec.json.Decoder(Workload).decode
+decode_workload: Final = msgspec.json.Decoder(Workload, strict=False).decode
+"""A Rollout's observedGeneration is a string of digits."""

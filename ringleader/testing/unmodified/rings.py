@@ -33,6 +33,9 @@ class ProxiedRing:
     controllers: tuple[str, ...]
     controlled: tuple[tuple[str, tuple[str, ...]], ...]
     leaves: tuple[str, ...]
+    program: tuple[str, ...] = ()
+    """Another controller's program with its arguments, instead of kube-controller-manager with *controllers*."""
+    locks: tuple[str, ...] = (MANAGER,)
 
     @property
     def keys(self) -> RingKeys:
@@ -105,13 +108,16 @@ WORKLOADS_RING: Final = ProxiedRing(
 def proxy_command(
     ring: ProxiedRing, *, member: str, kubeconfig: Path, manager: Path, lease_s: int, qps: int = 200
 ) -> list[str]:
-    """A proxy of *ring* as *member*, before kube-controller-manager at the path *manager*."""
+    """A proxy of *ring* as *member*, before kube-controller-manager at the path *manager*, or the ring's program."""
+    controller = (
+        *(str(manager), "--kubeconfig={kubeconfig}", f"--controllers={','.join(ring.controllers)}"),
+        *("--secure-port=0", f"--kube-api-qps={qps}", f"--kube-api-burst={2 * qps}", "--profiling=false"),
+    )
     return [
         *(*_MODULE, "proxy", "--ring", ring.name),
-        *("--leaves", ",".join(ring.leaves), "--member", member, "--locks", MANAGER),
+        *("--leaves", ",".join(ring.leaves), "--member", member, "--locks", ",".join(ring.locks)),
         *("--kubeconfig", str(kubeconfig), "--lease-duration", f"{lease_s}s", "--stop-within", "5s"),
-        *("--", str(manager), "--kubeconfig={kubeconfig}", f"--controllers={','.join(ring.controllers)}"),
-        *("--secure-port=0", f"--kube-api-qps={qps}", f"--kube-api-burst={2 * qps}", "--profiling=false"),
+        *("--", *(ring.program or controller)),
     ]
 
 

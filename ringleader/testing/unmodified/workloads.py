@@ -27,6 +27,8 @@ _KINDS: Final = {
     "statefulsets": "statefulsets.apps",
     "jobs": "jobs.batch",
     "controllerrevisions": "controllerrevisions.apps",
+    "rollouts": "rollouts.argoproj.io",
+    "analysisruns": "analysisruns.argoproj.io",
 }
 """The kinds that are followed, by the folder of their keys."""
 
@@ -77,9 +79,9 @@ class Workloads:
         """Take the next change. Returns a line about it; nothing if it is no workload's."""
         self.revision = change.revision
         parts = change.key.split("/")
-        if len(parts) != 5:
+        if len(parts) not in (5, 6):  # custom resources are below the folder of their group
             return ""
-        _, _, folder, namespace, _ = parts
+        folder, namespace, _ = parts[-3:]
         if folder == "leases" and namespace == LEASE_NAMESPACE and change.value:
             self._put_lease(decode_workload(change.value))
         elif namespace == self._namespace and folder in _KINDS:
@@ -124,7 +126,7 @@ class Workloads:
             self._gone(folder, before, revision)
             before = None
         match folder:
-            case "deployments":
+            case "deployments" | "rollouts":
                 self.deployments.put_deployment(found, revision)
             case "replicasets":
                 self.deployments.put_replica_set(found, revision)
@@ -142,7 +144,7 @@ class Workloads:
 
     def _gone(self, folder: str, before: Workload, revision: int) -> None:
         match folder:
-            case "deployments":
+            case "deployments" | "rollouts":
                 self.deployments.drop_deployment(before.uid)
             case "replicasets":
                 self.deployments.drop_replica_set(before.uid)

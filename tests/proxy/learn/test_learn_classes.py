@@ -231,6 +231,12 @@ def test_each_tree_of_kinds_is_said() -> None:
     assert verdict_of(judge(seen, KUBE_CONTROLLER_MANAGER)) is Verdict.YES
 
 
+def test_kinds_of_its_own_group_that_it_only_read_are_named() -> None:
+    seen = watches(deployments(), "/apis/apps/v1/daemonsets", "/api/v1/nodes")
+    (text,) = [text for text in unknown_of(seen) if "wrote none" in text]
+    assert text.startswith("What it does with daemonsets.apps: ")
+
+
 def test_what_no_run_shows_is_said() -> None:
     seen = deployments()
     seen.gaps.add("GET pods: Forbidden")
