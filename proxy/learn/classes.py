@@ -15,6 +15,7 @@ from proxy.learn.requests import LEASES
 from proxy.learn.seen import KindSeen, Seen
 from proxy.learn.trees import Trees, companions, find_trees
 
+_NOT_FOUND: Final = 404
 UNSEEN: Final = (
     "D: effects outside of Kubernetes. If it deletes things there when an object is not found, leave out --leaves: "
     "then no object comes before its root, and none leaves while the controller runs.",
@@ -98,6 +99,15 @@ def _waits(seen: Seen) -> Iterator[Finding]:
             Verdict.UNCLEAR,
             f"it waited for the lock {lock.namespace}/{lock.name}, which {holder or 'another process'} holds",
             "scale its other replicas to zero while it is learned",
+        )
+    for lock, status in seen.refused_locks().items():
+        yield Finding(
+            "",
+            Verdict.UNCLEAR,
+            f"it could not create its lock {lock.namespace}/{lock.name} ({status}), so it did not lead",
+            f"create the namespace {lock.namespace}"
+            if status == _NOT_FOUND
+            else "give it the right to create it",
         )
     if seen.exit_code is not None:
         yield Finding(

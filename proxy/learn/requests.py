@@ -20,6 +20,8 @@ _LEADER: Final = b"control-plane.alpha.kubernetes.io/leader"
 """Annotation of a lock that is no Lease; the same bytes in JSON and in protobuf."""
 _NO_OBJECTS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 """Groups whose creates are questions."""
+_CONFLICT: Final = 409
+"""Another process was faster."""
 _EVENTS: Final = frozenset({"events", "events.events.k8s.io"})
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -121,6 +123,8 @@ def _note_lock(seen: Seen, call: Call, status: int) -> bool:
         lock.reads += 1
     elif status < 300:
         lock.writes += 1
+    elif info.verb == "create" and status != _CONFLICT:
+        lock.refused = status
     return True
 
 

@@ -25,10 +25,14 @@ class LockName(NamedTuple):
 
 @dataclass(slots=True)
 class LockSeen:
-    """Requests for a Lease, or for a ConfigMap or Endpoints that says who leads. *writes*: those that succeeded."""
+    """Requests for a Lease, or for a ConfigMap or Endpoints that says who leads. *writes*: those that succeeded.
+
+    *refused*: the status of the last create that did not.
+    """
 
     reads: int = 0
     writes: int = 0
+    refused: int = 0
 
 
 @dataclass(slots=True)
@@ -130,7 +134,15 @@ class Seen:
 
     def awaited_locks(self) -> list[LockName]:
         """Leases that it read again and again and never wrote: others hold them."""
-        return [each for each, lock in self.locks.items() if lock.reads > 1 and not lock.writes]
+        return [
+            each
+            for each, lock in self.locks.items()
+            if lock.reads > 1 and not lock.writes and not lock.refused
+        ]
+
+    def refused_locks(self) -> dict[LockName, int]:
+        """Locks that it could not create, with the status."""
+        return {each: lock.refused for each, lock in self.locks.items() if lock.refused and not lock.writes}
 
 
 def keep(examples: list[str], example: str) -> None:

@@ -1,6 +1,6 @@
 """`python -m tests.fleet.unmodified`: random faults on unmodified kube-controller-managers, judged pod by pod.
 
-One ring of Deployments, StatefulSets and Jobs on a real control plane, worked by proxies. One seed gives one
+One ring of Deployments, StatefulSets and Jobs on two API servers over one etcd, worked by proxies. One seed gives one
 order of faults; when they strike depends on the machine. Exit codes: 0 nothing was lost or made twice, 1 a judge found
 something or the workloads did not come to rest, 2 a flag cannot be.
 """

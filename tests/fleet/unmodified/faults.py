@@ -151,16 +151,18 @@ async def sharder_killed(strike: Strike) -> None:
 
 
 async def server_restarted(strike: Strike) -> None:
-    """SIGTERM of the API server, which is away for a while."""
+    """SIGTERM of all API servers, which are away for a while."""
     away_s = strike.rng.uniform(0, 1.5) * strike.fleet.spec.lease_s
     strike.struck.append(f"{away_s:.1f} s")
     await strike.fleet.plane.restart(away_s=away_s)
 
 
 async def server_killed(strike: Strike) -> None:
-    """SIGKILL of the API server, which comes back at once."""
-    await strike.fleet.plane.kill_apiserver(1)
-    await strike.fleet.plane.start_apiserver(1)
+    """SIGKILL of an API server, which comes back at once; the others go on."""
+    number = strike.rng.choice((1, 2))
+    strike.struck.append(str(number))
+    await strike.fleet.plane.kill_apiserver(number)
+    await strike.fleet.plane.start_apiserver(number)
 
 
 FAULTS: Final[dict[str, Fault]] = {

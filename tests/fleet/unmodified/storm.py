@@ -47,6 +47,7 @@ class Plan:
     pause_s: tuple[float, float] = (1.0, 5.0)
     lease_s: int = 5
     qps: int = 50
+    api_servers: int = 2
 
 
 @dataclass(slots=True)
@@ -175,6 +176,7 @@ async def open_storm(directory: Path, plan: Plan) -> AsyncIterator[Storm]:
             audited_groups=AUDITED,
             controller_manager=False,
             apiserver_flags=[STORES_JSON],
+            api_servers=plan.api_servers,
         ) as plane,
         open_proxy_fleet(plane, directory / "fleet", spec=spec, seed=plan.seed) as fleet,
     ):

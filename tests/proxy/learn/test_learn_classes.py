@@ -110,6 +110,21 @@ def test_a_controller_that_waits_for_its_lock_is_unclear() -> None:
     assert any("replica-1" in text for _, text in found(seen, ""))
 
 
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(404, "create the namespace web"), (403, "give it the right")]
+)
+def test_a_controller_that_cannot_create_its_lock_is_unclear(status: int, remedy: str) -> None:
+    seen = deployments()
+    for _ in range(2):
+        ask(seen, "GET", f"{LEASES}/other", status=404)
+        ask(seen, "POST", LEASES, {"metadata": {"name": "other"}}, status=status)
+    (finding,) = [each for each in judge(seen, KUBE_CONTROLLER_MANAGER) if each.verdict is Verdict.UNCLEAR]
+    assert f"could not create its lock web/other ({status})" in finding.text
+    assert finding.remedy.startswith(remedy)
+    ask(seen, "POST", LEASES, {"metadata": {"name": "other"}}, status=201)
+    assert verdict_of(judge(seen, KUBE_CONTROLLER_MANAGER)) is Verdict.YES
+
+
 def test_a_controller_that_ends_by_itself_is_unclear() -> None:
     seen = deployments()
     seen.exit_code = 1
