@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.runtime.programs import GO_PROGRAM, go_recipe
+from devcluster.real.binaries import BinariesMissing, find_binaries
+
 pytestmark = pytest.mark.fleet
 
 NEEDS_WRK = pytest.mark.skipif(
@@ -19,8 +22,10 @@ NEEDS_WRK = pytest.mark.skipif(
 )
 
 
-def bench(script: str, out: Path, flags: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """A run on a machine without Go and with an empty cache of built programs; its report."""
+def bench(
+    script: str, out: Path, flags: str, *, has_go: bool = False
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A run and its report. Without *has_go*: on a machine without Go and with an empty cache of built programs."""
     command = [
         sys.executable,
         "-m",
@@ -32,8 +37,10 @@ def bench(script: str, out: Path, flags: str) -> tuple[subprocess.CompletedProce
         "-o",
         "json",
     ]
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(out)}
-    environment.pop("KUBEBUILDER_ASSETS", None)
+    environment = dict(os.environ)
+    if not has_go:
+        environment |= {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(out)}
+        environment.pop("KUBEBUILDER_ASSETS", None)
     done = subprocess.run(
         [*command, *flags.split()], capture_output=True, text=True, timeout=110, check=False, env=environment
     )
@@ -151,6 +158,20 @@ def test_the_relay_of_the_proxy_is_measured_beside_the_same_work_without_it(tmp_
     assert done.returncode == 0, done.stderr[-2000:]
     assert set(figures) == {"chunk", "chunk-ratio", "patch", "patch-ratio", "create", "create-ratio"}
     assert figures["patch-ratio"]["value"] > 0
+
+
+@pytest.mark.slow
+def test_a_controller_behind_proxies_is_measured_beside_itself_alone(tmp_path: Path) -> None:
+    try:
+        find_binaries([GO_PROGRAM], go_recipe())
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+    done, document = bench("unmodified", tmp_path, "--objects 600", has_go=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    figures = figures_of(document)
+    assert all(figure["value"] > 0 for figure in figures.values()), figures
+    replicas = details_of(document, "replicas")
+    assert [len(values) for values in replicas.values()] == [3, 3, 3]
 
 
 def test_the_guard_is_not_measured_where_there_are_no_policies(tmp_path: Path) -> None:
