@@ -26,6 +26,8 @@ from benchmarks.measuring.observations import NotSeen, wait_for
 from benchmarks.measuring.processes import Running, start
 from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.senders import spread
+from benchmarks.measuring.stock import Tick
 from benchmarks.measuring.testbed import LEASES_IN, RING, Testbed, open_testbed
 from benchmarks.runtime.programs import (
     GO_PROGRAM,
@@ -39,10 +41,12 @@ from benchmarks.runtime.programs import (
 )
 from devcluster.real.build_progress import ConsoleProgress
 from kubeio.leases.lease import Leases
+from kubeio.patch import MergePatch
 from loadtest.machine import family, memory_kb
 from ring import HashRing, object_key
 
 MEMBERS: Final = ("replica-0", "replica-1", "replica-2")
+AT_ONCE: Final = 32
 GOALS: Final = {
     "alone-start": Goal("alone", "start until every object was reconciled", "s"),
     "alone-memory": Goal("alone", "peak RSS", "MB"),
@@ -139,9 +143,9 @@ async def measure_replicas(
         shards = await shards_of(testbed)
         owners = {name: shards[member] for name, member in members.items()}
         with run.console.counting("giving the objects to the replicas", len(owners)) as tick:
-            await testbed.stock.give(owners, tick)
+            await give(testbed, owners, tick)
         for replica in replicas:
-            await replica.wait_loaded()  # its objects were made visible before
+            await replica.wait_loaded()  # as its objects come, one by one
         restarts, controllers, proxies = [], [], []
         for replica in replicas:
             restarts.append(await replica.restart())
@@ -153,6 +157,17 @@ async def measure_replicas(
         run.figure("each-proxy", statistics.median(proxies), text(proxies, "MB"))
         run.figure("each-both", statistics.median(both) / memory_mb, text(both, "MB"))
         run.detail("replicas", restarts_s=restarts, controllers_mb=controllers, proxies_mb=proxies)
+
+
+async def give(testbed: Testbed, owners: Mapping[str, str], tick: Tick) -> None:
+    """Let each object have its owner, and be visible to its controller: as sharder and proxy leave it."""
+
+    async def write(name: str) -> None:
+        labels = dict.fromkeys((testbed.keys.shard, testbed.keys.visible), owners[name])
+        await testbed.stock.collection.patch(name, MergePatch({"metadata": {"labels": labels}}))
+        tick(1)
+
+    await spread(write, list(owners), at_once=AT_ONCE)
 
 
 def text(values: Sequence[float], unit: str) -> str:
