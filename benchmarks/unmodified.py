@@ -57,7 +57,7 @@ GOALS: Final = {
         most=0.6,
     ),
     "each-memory": Goal("replicas", "peak RSS of its controller", "x alone", most=0.45),
-    "each-proxy": Goal("replicas", "peak RSS of its proxy", "MB", most=64 + 0.0003 * 33_334 + 10),
+    "each-proxy": Goal("replicas", "peak RSS of its proxy", "MB", most=74),
     "each-both": Goal("replicas", "peak RSS of controller and proxy", "x alone", most=0.8),
 }
 

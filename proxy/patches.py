@@ -61,9 +61,9 @@ class Patch:
         metadata = _fields_or_null(self._fields.get("metadata", b"null")) or {}
         if any(directive in fields for directive in _DIRECTIVES for fields in (self._fields, metadata)):
             raise RemovesLabels("a patch that replaces all metadata is not passed on; name what changes")
-        told = _object_or_null(metadata.get(_ANNOTATIONS, b"null")) or {}
-        if any(name in told for name in annotations):
-            kept = {name: text for name, text in told.items() if name not in annotations}
+        changes = _object_or_null(metadata.get(_ANNOTATIONS, b"null")) or {}
+        if any(name in changes for name in annotations):
+            kept = {name: text for name, text in changes.items() if name not in annotations}
             metadata |= {_ANNOTATIONS: _raw(kept)}
         elif "labels" not in metadata:
             return self._content

@@ -6,7 +6,7 @@ Reads one page of each kind that the controller lists. Never writes.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ _LIMIT: Final = 500
 _WHOLE: Final = 50
 """Whole objects of a kind."""
 _WITHIN_S: Final = 20.0
+T = TypeVar("T")
 
 
 class _Fields(msgspec.Struct, rename="camel"):
@@ -42,12 +43,8 @@ class _HasWrittenMeta(msgspec.Struct):
     metadata: _WrittenMeta
 
 
-class _Page(msgspec.Struct):
-    items: list[_HasWrittenMeta] | None = None
-
-
-class _WholePage(msgspec.Struct):
-    items: list[dict[str, Any]] | None = None
+class _Page(msgspec.Struct, Generic[T]):
+    items: list[T] | None = None
 
 
 async def survey(seen: Seen, client: Client, *, since: datetime) -> None:
@@ -61,24 +58,42 @@ async def survey(seen: Seen, client: Client, *, since: datetime) -> None:
         except KubeError as error:
             seen.gaps.add(f"kind {name}: {type(error).__name__}")
     for name in kinds.values():
-        for where in sorted(seen.kind(name).namespaces):
-            try:
-                page = await client.list_as(
-                    await discovery.resolve(name),
-                    type=_Page,
-                    namespace=where,
-                    limit=_LIMIT,
-                    metadata_only=True,
-                    timeout_s=_WITHIN_S,
-                )
-            except KubeError as error:
-                seen.gaps.add(f"LIST {name}: {type(error).__name__}")
-                continue
-            for each in page.items or ():
-                if _is_older(each.metadata, since):
-                    _note(seen.kind(name), each.metadata, managers=managers, kinds=kinds)
+        for each in await _read(
+            seen, client, discovery, name, page=_Page[_HasWrittenMeta], limit=_LIMIT, metadata_only=True
+        ):
+            if _is_older(each.metadata, since):
+                _note(seen.kind(name), each.metadata, managers=managers, kinds=kinds)
     await _note_names(seen, client, discovery, kinds)
     await _note_holders(seen, client)
+
+
+async def _read(
+    seen: Seen,
+    client: Client,
+    discovery: Discovery,
+    name: str,
+    *,
+    page: type[_Page[T]],
+    limit: int,
+    metadata_only: bool = False,
+) -> list[T]:
+    """*limit* objects of the kind *name* in each namespace where it is read; what fails is a gap."""
+    found: list[T] = []
+    for where in sorted(seen.kind(name).namespaces):
+        try:
+            answer = await client.list_as(
+                await discovery.resolve(name),
+                type=page,
+                namespace=where,
+                limit=limit,
+                metadata_only=metadata_only,
+                timeout_s=_WITHIN_S,
+            )
+        except KubeError as error:
+            seen.gaps.add(f"LIST {name}: {type(error).__name__}")
+            continue
+        found += answer.items or ()
+    return found
 
 
 def _is_older(meta: Meta, since: datetime) -> bool:
@@ -108,21 +123,9 @@ async def _note_names(seen: Seen, client: Client, discovery: Discovery, kinds: d
     trees = find_trees(seen)
     wanted = {kind.partition(".")[0]: name for kind, name in kinds.items() if name in trees.roots}
     for name in trees.roots:
-        for where in sorted(seen.kind(name).namespaces):
-            try:
-                page = await client.list_as(
-                    await discovery.resolve(name),
-                    type=_WholePage,
-                    namespace=where,
-                    limit=_WHOLE,
-                    timeout_s=_WITHIN_S,
-                )
-            except KubeError as error:
-                seen.gaps.add(f"LIST {name}: {type(error).__name__}")
-                continue
-            for each in page.items or ():
-                for other, example in named_kinds(each, wanted, own=name).items():
-                    seen.kind(name).named.setdefault(other, example)
+        for each in await _read(seen, client, discovery, name, page=_Page[dict[str, Any]], limit=_WHOLE):
+            for other, example in named_kinds(each, wanted, own=name).items():
+                seen.kind(name).named.setdefault(other, example)
 
 
 async def _note_holders(seen: Seen, client: Client) -> None:
