@@ -52,7 +52,8 @@ async def furnish(admin: Api) -> None:
         await until(is_served)
     for name in ("a", "b", "c"):
         labels = {"team": f"team-{name}"}
-        document = {"apiVersion": "example.com/v1", "kind": "Website"}
+        spec = {"dependsOn": [{"name": "a"}]}
+        document = {"apiVersion": "example.com/v1", "kind": "Website", "spec": spec}
         (await admin.post(SITES, document | {"metadata": {"name": name, "labels": labels}})).check(201)
 
 
@@ -94,6 +95,9 @@ async def test_bad_habits_are_seen_and_earlier_writes_are_found_again(
         (dropped,) = texts(report, "F")
         assert "sites/a lost foreign" in dropped
         assert any("finalizers" in text for text in texts(report, "A"))
+        (named,) = texts(report, "H")
+        assert "websites.example.com name websites.example.com (spec.dependsOn: a)" in named
+        assert report["ring"]["spec"]["key"] == "Namespace"
 
         report = await learn(new_plane.kubeconfig, [sys.executable, "-c", READS_ONLY])
         assert report["roots"] == ["websites.example.com"]
