@@ -96,7 +96,7 @@ class Collector:
         if new is not None and new.deleting:
             self._add(where)
         if new is None and old is not None:
-            for dependent in self._dependents.pop(old.uid, ()):
+            for dependent in sorted(self._dependents.pop(old.uid, ())):
                 self._add(dependent)
             self._removed(old)
 

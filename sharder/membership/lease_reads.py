@@ -101,9 +101,9 @@ class LeaseReads:
         A consistent list waits until the server's cache has caught up, up to 100 ms; a GET is answered by etcd.
         Raises KubeError.
         """
-        begun_at = self._clock.now()
-        shown = await asyncio.gather(*map(self._shows_held, names))
-        return Evidence(frozenset(compress(names, shown)), begun_at)
+        begun_at, ordered = self._clock.now(), sorted(names)
+        shown = await asyncio.gather(*map(self._shows_held, ordered))
+        return Evidence(frozenset(compress(ordered, shown)), begun_at)
 
     async def run(self) -> None:
         """Watch and list until cancelled. Raises HistoryWentBack, inside a group."""
