@@ -29,6 +29,19 @@ _LEFT_OUT: Final = (
     "shard_controller/observe/watchdog.py",
 )
 """What no run starts: the webhook, the live view, rings in files, threads beside the loop."""
+_NOT_SIMULATED: Final = frozenset(
+    {
+        "object cannot be read",
+        "object could not be stored in the cache",
+        "object not handled",
+        "reconcile in a thread overruns",
+        "released namespaces could not be removed from status",
+        "removed namespaces released",
+        "waiting",
+    }
+)
+"""Lines that no run writes: metadata that no API server gives, faults of ours that one object would bring about,
+reconcilers in threads, rings in files, replicas without a ring."""
 _LEVELS: Final = frozenset({"info", "warning", "error", "exception"})
 
 
@@ -83,5 +96,6 @@ def _events(path: Path) -> Iterator[str]:
             and "log" in ast.unparse(node.func.value)
             and node.args
             and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value not in _NOT_SIMULATED
         ):
             yield str(node.args[0].value)

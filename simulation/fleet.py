@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 import shard_controller as sc
 from devcluster.embedded.stateful_sets import STATEFUL_SETS_DEFINITION
 from devcluster.embedded.status import Refusal
+from kubeio.program.yaml_file import read_document
 from ringleader.assets import ring_crd, website_crd
 from shard_controller.process.app import serve
 from shard_controller.process.settings import Settings
@@ -25,10 +26,14 @@ from simulation.judges import Judges
 from simulation.machine import Machine
 from simulation.network import Network
 from simulation.process import Process
-from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, Scale
+from simulation.scale import FORMER, GROUP, KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, THEME, Scale
 from simulation.store import Store
 from simulation.world import World
 
+UNFIT: Final = "unfit"
+"""A content that does not fit the controller's model."""
+REFUSED: Final = "refused"
+"""A content that its reconciler refuses for good."""
 GRACE_S: Final = 40.0
 """The pods' terminationGracePeriodSeconds."""
 _LONG_SHARE: Final = 0.1
@@ -37,11 +42,14 @@ _AGAIN_SHARE: Final = 0.5
 """Reconciles that ask for another one: a replica that is cut off has work, too."""
 _DEAF_SHARE: Final = 0.005
 """Reconciles that go on when they are cancelled."""
+_BACKOFF_S: Final = 60.0
+"""The longest delay after failures: what failed through all the faults is done again before the judgement."""
+_MORE_SITES: Final = 1000
 _FIRST_PID: Final = 100
 
 
 class _Spec(msgspec.Struct):
-    html: str = ""
+    html: Annotated[str, msgspec.Meta(pattern=f"^(?!{UNFIT})")] = ""
 
 
 class _Website(msgspec.Struct):
@@ -49,7 +57,11 @@ class _Website(msgspec.Struct):
 
 
 _WEBSITES: Final = sc.Resource("websites.example.com/v1", _Website)
+_INDEXED: Final = sc.Resource(
+    "websites.example.com/v1", _Website, indexes={"parity": lambda site: [str(int(site.spec.html) % 2)]}
+)
 _CONFIGMAPS: Final = sc.Resource("configmaps/v1", dict)
+_THEMES: Final[sc.Resource[dict[str, Any]]] = sc.Resource("serviceaccounts/v1", dict)
 
 
 class Replica:
@@ -108,6 +120,8 @@ class Fleet:
         self.processes: Final[dict[str, Process]] = {}
         """The present process of each name; it may have ended."""
         self.replicas: Final[dict[str, Replica]] = {}
+        self.corrections: Final[list[Callable[[], object]]] = []
+        """What users corrected, or will: to be done again after a restore of etcd."""
         self.exits: Final[Counter[str]] = Counter()
         self.is_settling = False
         """Whether the faults are over: reconciles do not repeat themselves any more."""
@@ -116,6 +130,8 @@ class Fleet:
         self._rng: Final = world.rng("fleet")
         self.ring: Final = self._ring()
         """The ring, as it is created."""
+        self.definition: Final[dict[str, Any]] = read_document("definition", website_crd())
+        """Of the objects' resource."""
         self._prepare()
         self.judges: Final = Judges(world, self.store, self, keys=KEYS)
 
@@ -197,6 +213,7 @@ class Fleet:
             election_namespace=LEASE_NAMESPACE,
             lease_duration_s=float(self.scale.lease_s),
             rings=(RING,),
+            upgrade_crd=True,
         )
         host = SimulatedHost(process, self.network, user=process.name)
         return _without_code(sharder_app.run(settings, host))
@@ -218,7 +235,16 @@ class Fleet:
 
     def _controller(self, replica: Replica) -> sc.Controller[_Website]:
         """The controller of the example, with a wait, an outside system and the judges."""
-        controller = sc.Controller(_WEBSITES, owns=[_CONFIGMAPS], workers=4, timeout_s=self.scale.timeout_s)
+        watches = self.scale.watches
+        controller = sc.Controller(
+            _INDEXED if watches else _WEBSITES,
+            owns=[_CONFIGMAPS],
+            watches=[sc.Watch(_THEMES, map=self._themed, namespaces=[SITES])] if watches else [],
+            when=_is_edited if watches else None,
+            workers=4,
+            timeout_s=self.scale.timeout_s,
+            backoff=sc.Backoff(max_s=_BACKOFF_S),
+        )
         rng, judges, longest_s = replica.process.rng, self.judges, self.scale.longest_reconcile_s
 
         @controller.reconcile
@@ -231,9 +257,14 @@ class Fleet:
                 if rng.random() < _DEAF_SHARE:
                     await _work_on(2 * self.scale.lease_s)
                 judges.write_outside(replica, ctx.uid, ctx.fencing_token)
-                await ctx.apply(_CONFIGMAPS, ctx.name, {"data": {"index.html": ctx.object.spec.html}})
+                data = {"index.html": ctx.object.spec.html}
+                if watches:
+                    data[THEME] = theme_of(ctx.get(_THEMES, THEME))
+                await ctx.apply(_CONFIGMAPS, ctx.name, {"data": data})
                 ctx.status["observedGeneration"] = ctx.generation
                 ctx.status["configMap"] = ctx.shard
+                if ctx.object.spec.html == REFUSED:
+                    raise sc.PermanentError("refused by the reconciler", reason="Refused")
                 if rng.random() < _AGAIN_SHARE and not self.is_settling:
                     return sc.RequeueAfter(seconds=rng.uniform(0.5, 2 * self.scale.lease_s))
                 return sc.Done()
@@ -246,6 +277,11 @@ class Fleet:
                     await asyncio.sleep(rng.uniform(0, longest_s))
 
         return controller
+
+    def _themed(self, changed: sc.Snapshot[dict[str, Any]]) -> list[str]:
+        """Names of the objects that depend on a theme: every name that users may have given."""
+        int(theme_of(changed.object))
+        return [f"site-{number}" for number in range(self.scale.objects + _MORE_SITES)]
 
     def _declare_replicas(self) -> None:
         """The StatefulSet of the replicas wants as many as are wanted here."""
@@ -284,13 +320,18 @@ class Fleet:
     def repair(self) -> None:
         """Create what a user would miss: namespaces, definition, ring. What exists stays as it is."""
         namespaces = [partial(self.create_namespace, name) for name in (SITES, LEASE_NAMESPACE)]
-        missed: list[Callable[[], None]] = [*namespaces, self.define, self.create_ring]
+        missed: list[Callable[[], None]] = [*namespaces, self.define, self.define_ring, self.create_ring]
         for create in missed:
             with suppress(Refusal):
                 create()
 
+    def correct(self) -> None:
+        """Correct once more what was ever stored wrongly."""
+        for correction in self.corrections:
+            correction()
+
     def create_namespace(self, name: str) -> None:
-        """Raises: Refusal while it exists."""
+        """With what users keep in it. Raises: Refusal while it exists."""
         self.store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         if name == LEASE_NAMESPACE:
             lease = {"metadata": {"name": STRANGER}, "spec": {"holderIdentity": "its-leader"}}
@@ -298,10 +339,26 @@ class Fleet:
             self.store.request(
                 "POST", path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
             )
+        elif self.scale.watches:
+            theme = {"metadata": {"name": THEME, "annotations": {THEME: "0"}}}
+            self.store.request("POST", f"/api/v1/namespaces/{name}/serviceaccounts", theme)
 
     def define(self) -> None:
         """Have the objects' resource served. Raises: Refusal while it exists."""
-        self.store.define(website_crd())
+        self.store.create_definition(self.definition)
+
+    def define_pages(self) -> None:
+        """Have one more resource served, if it is not."""
+        names = {"kind": "Page", "listKind": "PageList", "plural": "pages", "singular": "page"}
+        pages = {**self.definition, "metadata": {"name": "pages.example.com"}}
+        pages["spec"] = {**self.definition["spec"], "names": names}
+        with suppress(Refusal):
+            self.store.create_definition(pages)
+
+    def define_ring(self) -> None:
+        """Have rings served, and create the ring. Raises: Refusal while its resource exists."""
+        self.store.define(ring_crd())
+        self.create_ring()
 
     def create_ring(self) -> None:
         """Raises: Refusal while it exists."""
@@ -322,12 +379,25 @@ class Fleet:
                 }
             ],
         }
+        if self.scale.groups:
+            spec |= {"key": "Label", "keyLabel": GROUP}
+        if self.scale.activates:
+            spec["activation"] = {"lease": {"namespace": LEASE_NAMESPACE, "name": FORMER}}
         return {
             "apiVersion": "ringleader.dev/v1alpha1",
             "kind": "ControllerRing",
             "metadata": {"name": RING},
             "spec": spec,
         }
+
+
+def theme_of(account: dict[str, Any] | None) -> str:
+    """The theme that a ServiceAccount carries; empty if there is none."""
+    return str(((account or {}).get("metadata", {}).get("annotations") or {}).get(THEME, ""))
+
+
+def _is_edited(old: sc.Snapshot[_Website], new: sc.Snapshot[_Website]) -> bool:
+    return old.object.spec.html != new.object.spec.html
 
 
 async def _work_on(for_s: float) -> None:

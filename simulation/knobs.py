@@ -42,6 +42,7 @@ KNOBS: Final = (
     Knob("sharder.moving.scan", "MUCH_TO_DO", (0, 5)),
     Knob("sharder.moving.scan_pass", "MAX_SUSPECTS", (0, 2)),
     Knob("sharder.planning.planner", "CHILDREN_FIRST_S", (0.5, 60.0)),
+    Knob("sharder.rings.controller", "UNSERVED_RETRY_S", (1.0,)),
     Knob("sharder.unowned.pending", "ENOUGH", (5, 20)),
     Knob("sharder.unowned.reflector", "GIVES_UP_S", (0.5, 60.0)),
     Knob("sharder.unowned.reflector", "PAGE", (1, 7)),

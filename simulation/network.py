@@ -31,13 +31,13 @@ _STORED_LATE_S: Final = 5.0
 class Rule:
     """A fault of *share* of the requests. Empty fields match everything.
 
-    *what*: request_late, request_lost, answer_lost, request_repeated, server_errors, write_refused.
+    *what*: request_late, request_lost, answer_lost, request_repeated, server_errors, write_refused, permission_revoked.
     """
 
     what: str
     process: str = ""
     verb: str = ""
-    """`write`, `read`, or a method."""
+    """`write`, `read`, `watch`, or a method."""
     share: float = 1.0
     delay_s: float = 0.0
     """request_late: the longest delay."""
@@ -49,7 +49,14 @@ class Rule:
         if (self.process and self.process != process.name) or self.path not in call.path:
             return False
         is_read = call.method == "GET"
+        if self.verb == "watch":
+            return call.is_stream
         return not self.verb or self.verb in ("read" if is_read else "write", call.method)
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the server answers with `code` instead of carrying out the request."""
+        return self.what in ("server_errors", "write_refused", "permission_revoked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +249,9 @@ class _Request:
         if not server.is_up:
             self._break("connection reset")
         elif (
-            rule is not None and rule.what in ("server_errors", "write_refused") and not self._call.is_stream
+            rule is not None
+            and rule.is_answer
+            and (rule.what == "permission_revoked" or not self._call.is_stream)
         ):
             headers = [(b"Retry-After", b"1")] if rule.code == 429 else []
             body = (

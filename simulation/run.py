@@ -13,12 +13,12 @@ import structlog
 from devcluster.embedded.store import Entry
 from simulation.coverage import note_log, watch_decisions
 from simulation.faults import KINDS, Fault, Faults, draw
-from simulation.fleet import Fleet
+from simulation.fleet import Fleet, theme_of
 from simulation.judges import LEASES
 from simulation.knobs import turn
 from simulation.process import present
 from simulation.record import describe_log
-from simulation.scale import KEYS, LEASE_NAMESPACE, Scale, draw_large_scale, draw_scale
+from simulation.scale import KEYS, LEASE_NAMESPACE, THEME, Scale, draw_large_scale, draw_scale
 from simulation.users import Users
 from simulation.world import RECENT, Violation, World
 
@@ -159,6 +159,16 @@ def unsettled(fleet: Fleet) -> str:
     for entry in fleet.store.kind("", "configmaps").collection.entries():
         if KEYS.shard in entry.labels and (why := _misplaced(entry, leases, fleet)):
             return f"configmaps {entry.name} {why}"
+    return _outdated(fleet) if fleet.scale.watches else ""
+
+
+def _outdated(fleet: Fleet) -> str:
+    """What was made of another theme than the present one; empty if nothing."""
+    themes = [entry.decoded() for entry in fleet.store.kind("", "serviceaccounts").collection.entries()]
+    theme = theme_of(next(iter(themes), None))
+    for entry in fleet.store.kind("", "configmaps").collection.entries():
+        if KEYS.shard in entry.labels and (found := entry.decoded()["data"].get(THEME)) != theme:
+            return f"configmaps {entry.name} has the theme {found}, not {theme}"
     return ""
 
 

@@ -14,6 +14,12 @@ SITES: Final = "sites"
 LEASE_NAMESPACE: Final = "leases"
 STRANGER: Final = "another-program"
 """A Lease beside those of the ring, of a program that has nothing to do with it."""
+FORMER: Final = "former-controller"
+"""The leader-election Lease of the controller that the ring replaces."""
+THEME: Final = "theme"
+"""A ServiceAccount that every object depends on; its annotation of this name is the theme."""
+GROUP: Final = "group"
+"""The label whose value is the key of a ring with groups."""
 RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
 
 
@@ -32,6 +38,12 @@ class Scale:
     hold: bool
     finalizes: bool
     """Whether the controller has a finalizer."""
+    watches: bool = False
+    """Whether the controller watches a resource outside the ring, has an index and a predicate."""
+    groups: bool = False
+    """Whether the ring's key is a label of the objects: a child's key is not seen by its name."""
+    activates: bool = False
+    """Whether the ring replaces a controller with a leader election."""
     longest_reconcile_s: float
     timeout_s: float
     """Reconciles that take longer are cancelled."""
@@ -81,6 +93,9 @@ def draw_scale(rng: random.Random) -> Scale:
         settle_s=rng.choice((0, 1, 2)),
         hold=rng.random() < 0.5,
         finalizes=rng.random() < 0.3,
+        watches=rng.random() < 0.3,
+        groups=rng.random() < 0.2,
+        activates=rng.random() < 0.2,
         longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
         timeout_s=lease_s * rng.choice((2.0, 4.0)),
         updates_per_s=rng.choice((0.5, 1.0, 2.0)),

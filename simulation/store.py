@@ -96,12 +96,12 @@ class Store:
         return msgspec.json.decode(answer.body)
 
     def define(self, path: Path) -> None:
-        """Create the CustomResourceDefinition in the file at *path*."""
-        self.request(
-            "POST",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            read_document("definition", path),
-        )
+        """Create the CustomResourceDefinition in the file at *path*. Raises: Refusal if it exists."""
+        self.create_definition(read_document("definition", path))
+
+    def create_definition(self, definition: Mapping[str, Any]) -> None:
+        """Create a CustomResourceDefinition. Raises: Refusal if it exists."""
+        self.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
     def snapshot(self) -> Snapshot:
         """All objects, as a backup has them."""
@@ -118,14 +118,16 @@ class Store:
         self.endpoints.collector.relist()
 
     def _restore_definitions(self, entries: Iterable[Entry]) -> None:
-        """Serve what *entries* define and nothing else: a definition may have come or gone since."""
+        """Serve what *entries* define and nothing else: a definition may have come, gone or changed since."""
         definitions = self.kind(*_DEFINITIONS).collection
         restored = {entry.name: entry for entry in entries}
         now = {entry.name: entry for entry in definitions.entries()}
         version = self.endpoints.versions.current
-        for name in sorted(now.keys() ^ restored.keys()):
-            for listener in definitions.listeners:
-                listener(Event(version, now.get(name), restored.get(name)))
+        for name in sorted(now.keys() | restored.keys()):
+            old, new = now.get(name), restored.get(name)
+            if old is None or new is None or old.raw != new.raw:
+                for listener in definitions.listeners:
+                    listener(Event(version, old, new))
 
     def _wake_collector(self) -> None:
         if not self._collects:

@@ -7,9 +7,10 @@ from typing import Final
 
 from devcluster.embedded.status import Refusal
 from simulation.fleet import Fleet
-from simulation.scale import SITES
+from simulation.scale import GROUP, SITES
 
 _PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
+_GROUPS: Final = 20
 _MERGE: Final = "application/merge-patch+json"
 
 
@@ -54,7 +55,7 @@ class Users:
             {
                 "apiVersion": "example.com/v1",
                 "kind": "Website",
-                "metadata": {"name": name},
+                "metadata": {"name": name, "labels": {GROUP: str(self._made % _GROUPS)}},
                 "spec": {"html": "0"},
             },
         )

@@ -49,7 +49,6 @@ REMEMBERED: Final = 1000
 SHORTEST_PAUSE_S: Final = 0.2
 GRACE_S: Final = 1.0
 """Watches may be so late."""
-RETRY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +96,7 @@ class Audit:
         for what in FINDINGS:  # the first increase of a series is seen only if it was scraped before
             self._context.metrics.audit_found.labels(ring=self._ring, what=what)
         while True:
-            try:
-                await self._run_pass()
-            except* KubeError as group:
-                log.warning("audit interrupted", ring=self._ring, error=str(group.exceptions[0]))
-                await asyncio.sleep(RETRY_S)
+            await self._run_pass()
 
     async def _run_pass(self) -> None:
         """Everything once, converged or not."""

@@ -109,13 +109,8 @@ class Scan:
                 # objects that could not be moved may be at their places soon
                 idle, version = 0, self._version
             await self._yield_to_assignments()
-            try:
-                pass_ = await self._run_pass()
-            except* NotFound:
-                raise  # a resource is not served any more, or not in this version: RingController asks which
-            except* KubeError as group:
-                log.warning("pass interrupted", ring=self._context.spec.name, error=str(group.exceptions[0]))
-                pass_ = Pass(self._version, clean=False, whole=False)
+            # NotFound ends the run: RingController asks which resource is served
+            pass_ = await self._run_pass()
             self._note_former(pass_)
             if pass_.version != self._version:
                 await asyncio.sleep(ANEW_S)

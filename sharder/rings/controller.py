@@ -214,10 +214,10 @@ class RingController:
 
     def _is_ours(self) -> bool:
         """Another implementation's ring is left alone (protocol, section 2)."""
-        worked_by = self._ring.sharder or IMPLEMENTATION
-        if worked_by != IMPLEMENTATION:
-            log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
-        return worked_by == IMPLEMENTATION
+        is_ours = _is_ours(self._ring)
+        if not is_ours:
+            log.warning("ring is worked by another sharder", ring=self.name, sharder=self._ring.sharder)
+        return is_ours
 
     async def _report_refusal(self, reason: str, message: str) -> None:
         self._context.live.refuse(self.name, message)
@@ -233,9 +233,13 @@ class RingController:
         )
 
 
+def _is_ours(ring: Ring) -> bool:
+    return ring.sharder in ("", IMPLEMENTATION)
+
+
 def _substance(ring: Ring) -> object:
-    """Parts of a ring whose change begins the run anew: not its status, not its versions."""
-    return ring.spec, ring.metadata.uid, ring.is_deleted
+    """Parts of a ring whose change begins the run anew: of its status only which implementation works it."""
+    return ring.spec, ring.metadata.uid, ring.is_deleted, _is_ours(ring)
 
 
 async def _end(*tasks: asyncio.Task[object]) -> None:

@@ -6,8 +6,19 @@ strikes with the others as before.
 
 from __future__ import annotations
 
-from simulation.faults import processes, requests, servers, writers
+from simulation.faults import processes, requests, rings, servers, writers
 from simulation.faults.plan import Fault, Faults, draw
 from simulation.faults.strike import KINDS, Strike
 
-__all__ = ["KINDS", "Fault", "Faults", "Strike", "draw", "processes", "requests", "servers", "writers"]
+__all__ = [
+    "KINDS",
+    "Fault",
+    "Faults",
+    "Strike",
+    "draw",
+    "processes",
+    "requests",
+    "rings",
+    "servers",
+    "writers",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulation.faults.strike import LEASES_PATH, SITES_PATH, Strike, fault
+from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, SITES_PATH, Strike, fault
 from simulation.network import Rule
 
 
@@ -57,11 +57,22 @@ def server_errors(strike: Strike) -> None:
 
 @fault
 def write_refused(strike: Strike) -> None:
-    """A policy refuses writes: of one object, or of new Leases."""
-    if strike.rng.random() < 0.5:
-        strike.refuse("POST", LEASES_PATH)
-    else:
-        strike.refuse("PATCH", strike.site() or SITES_PATH)
+    """A policy refuses writes: of one object, of new Leases, of Events."""
+    verb, path = strike.rng.choice(
+        (("POST", LEASES_PATH), ("PATCH", strike.site() or SITES_PATH), ("POST", "events"))
+    )
+    strike.refuse(verb, path)
+
+
+@fault
+def permission_revoked(strike: Strike) -> None:
+    """A Role loses a right for a while: of one process, or of all."""
+    process = strike.process() if strike.rng.random() < 0.5 else None
+    path = strike.rng.choice(
+        (SITES_PATH, f"{SITES_PATH}/", CHILDREN_PATH, LEASES_PATH, "controllerrings", "statefulsets")
+    )
+    verb = strike.rng.choice(("read", "watch", "write"))
+    strike.revoke(verb, path, process=process.name if process is not None else "", for_s=strike.span_s())
 
 
 @fault

@@ -63,7 +63,7 @@ def server_lagging(strike: Strike) -> None:
 def resource_failing(strike: Strike) -> None:
     """Requests for one resource are answered 500 by one server."""
     server, for_s = strike.rng.choice(strike.fleet.servers), strike.span_s()
-    server.failing = strike.rng.choice(("websites", "configmaps", "leases"))
+    server.failing = strike.rng.choice(("websites", "configmaps", "leases", "controllerrings"))
     strike.note(f"resource_failing {server.failing} on {server.name} for {for_s:.1f} s")
     strike.heal_in(for_s, server.mend)
 
@@ -94,6 +94,7 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
         server.begin_history()
     undone = {field: fleet.ring["spec"].get(field) for field in _EDITED}
     strike.heal_in(strike.span_s(), partial(strike.edit_ring, undone))
+    strike.heal_in(strike.span_s(), fleet.correct)
     if bump:
         _kill_all(strike)
     else:

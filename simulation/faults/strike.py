@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ MERGE: Final = "application/merge-patch+json"
 RING_PATH: Final = f"/apis/ringleader.dev/v1alpha1/controllerrings/{RING}"
 SITES_PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
 CHILDREN_PATH: Final = f"/api/v1/namespaces/{SITES}/configmaps"
+DEFINITIONS_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASES_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
 
 
@@ -40,6 +41,11 @@ class Strike:
         self.rng: Final = rng
         self.heal_in: Final = heal
         """Undo something in some seconds, at the end of the faults at the latest."""
+
+    def correct_in(self, delay_s: float, undo: Callable[[], object]) -> None:
+        """`heal_in` for what is stored: once more after a restore of etcd, which may bring it back."""
+        self.heal_in(delay_s, undo)
+        self.fleet.corrections.append(undo)
 
     def again_in(self, delay_s: float, create: Callable[[], None]) -> None:
         """Have *create* make something anew in *delay_s*, or as soon after that as it is gone."""
@@ -183,10 +189,19 @@ class Strike:
         self.edit_ring({"members": {name: change}})
         self.heal_in(for_s, partial(self.edit_ring, {"members": {name: None}}))
 
+    def revoke(self, verb: str, path: str, *, process: str = "", code: int = 403, for_s: float) -> None:
+        """Take a right from *process*, or from all: every request of *verb* to *path* is answered *code*."""
+        self.note(f"{process or 'each process'} may not {verb} {path} for {for_s:.1f} s")
+        self.add_rule(Rule("permission_revoked", process=process, verb=verb, path=path, code=code), for_s)
+
     def edit_ring(self, change: dict[str, object]) -> None:
         """Merge *change* into the ring's spec, if there is a ring."""
+        self.merge(RING_PATH, {"spec": change})
+
+    def merge(self, path: str, change: Mapping[str, object]) -> None:
+        """Merge *change* into what is at *path*, if it is there."""
         with suppress(Refusal):
-            self.request("PATCH", RING_PATH, {"spec": change}, content_type=MERGE)
+            self.request("PATCH", path, change, content_type=MERGE)
 
 
 Kind = Callable[[Strike], None]

@@ -6,9 +6,10 @@ from contextlib import suppress
 from functools import partial
 
 from devcluster.embedded.status import Refusal
-from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, RING_PATH, Strike, fault
+from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, Strike, fault
+from simulation.fleet import REFUSED, UNFIT
 from simulation.network import Rule
-from simulation.scale import KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER
+from simulation.scale import FORMER, KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, THEME
 
 
 @fault
@@ -146,26 +147,6 @@ def owner_forged(strike: Strike) -> None:
 
 
 @fault
-def ring_edited(strike: Strike) -> None:
-    """The ring's spec is edited: settle window, imbalance, handoffs, pause."""
-    field, value = strike.rng.choice(
-        (
-            ("settleSeconds", strike.rng.randint(0, 5)),
-            ("imbalancePercent", strike.rng.choice((1, 5, 50))),
-            ("drainPolicy", "Force"),
-            ("maxInFlight", strike.rng.choice((1, 10, 250))),
-            ("drainTimeoutSeconds", strike.rng.choice((5, 60))),
-            ("paused", True),
-            ("minMembers", 2),
-        )
-    )
-    strike.note(f"ring_edited {field}={value}")
-    strike.edit_ring({field: value})
-    if field == "paused":
-        strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"paused": False}))
-
-
-@fault
 def member_cordoned(strike: Strike) -> None:
     """A member is cordoned or weighted, and set free later."""
     if (replica := strike.replica()) is None:
@@ -202,37 +183,6 @@ def object_stuck(strike: Strike) -> None:
 
 
 @fault
-def ring_deleted(strike: Strike) -> None:
-    """The ring is deleted: every object is given up. It is made anew when it is gone."""
-    strike.note("ring_deleted")
-    with suppress(Refusal):
-        strike.request("DELETE", RING_PATH)
-    strike.again_in(strike.span_s(), strike.fleet.create_ring)
-
-
-@fault
-def namespace_deselected(strike: Strike) -> None:
-    """The ring selects no namespace any more, and later all of them again."""
-    strike.note("namespace_deselected")
-    strike.edit_ring({"namespaceSelector": {"matchLabels": {"no": "such-label"}}})
-    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"namespaceSelector": None}))
-
-
-@fault
-def resource_listed(strike: Strike) -> None:
-    """The ring lists a resource that no replica works, and gives it up later."""
-    strike.note("resource_listed")
-    resources = strike.fleet.ring["spec"]["resources"]
-    strike.edit_ring({"resources": [*resources, {"group": "", "resource": "secrets"}]})
-    for number in range(3):
-        with suppress(Refusal):
-            strike.request(
-                "POST", f"/api/v1/namespaces/{SITES}/secrets", {"metadata": {"name": f"secret-{number}"}}
-            )
-    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"resources": resources}))
-
-
-@fault
 def namespace_recreated(strike: Strike) -> None:
     """A namespace is deleted with all that is in it, and made anew: the objects' or the Leases'."""
     name = strike.rng.choice((SITES, LEASE_NAMESPACE))
@@ -244,9 +194,39 @@ def namespace_recreated(strike: Strike) -> None:
 
 
 @fault
-def definition_recreated(strike: Strike) -> None:
-    """The CustomResourceDefinition is deleted, with all objects, and made anew."""
-    strike.note("definition_recreated")
-    strike.users.names.clear()
-    strike.forge("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/websites.example.com")
-    strike.again_in(strike.span_s(), strike.fleet.define)
+def content_unfit(strike: Strike) -> None:
+    """Users write what the controller's model, its index, or its reconciler cannot take, and correct it later."""
+    path = strike.site()
+    if not path:
+        return
+    content = strike.rng.choice((UNFIT, REFUSED, REFUSED, "no number"))
+    strike.note(f"content_unfit {path.rpartition('/')[2]}: {content}")
+    strike.merge(path, {"spec": {"html": content}})
+    if strike.rng.random() < 0.3:
+        strike.refuse("PATCH", f"{path}/status")
+    strike.correct_in(strike.span_s(), partial(strike.merge, path, {"spec": {"html": "2"}}))
+
+
+@fault
+def theme_changed(strike: Strike) -> None:
+    """An object outside the ring changes, on which all others depend; the controller's map function fails, perhaps."""
+    change = partial(_set_theme, strike)
+    change(strike.rng.choice((str(strike.rng.randrange(10**6)), "no number")))
+    strike.correct_in(strike.span_s(), partial(change, str(strike.rng.randrange(10**6))))
+
+
+def _set_theme(strike: Strike, theme: str) -> None:
+    strike.note(f"theme_changed to {theme}")
+    path = f"/api/v1/namespaces/{SITES}/serviceaccounts/{THEME}"
+    strike.merge(path, {"metadata": {"annotations": {THEME: theme}}})
+
+
+@fault
+def former_returns(strike: Strike) -> None:
+    """The controller that the ring replaces holds its Lease again for a while, and releases it; it may do no more."""
+    path, for_s = f"{LEASES_PATH}/{FORMER}", strike.span_s()
+    strike.note(f"former_returns for {for_s:.1f} s")
+    if strike.rng.random() < 0.5:
+        strike.refuse("PUT", path)
+    strike.merge(path, {"spec": {"holderIdentity": "its-pod", "leaseDurationSeconds": 15}})
+    strike.correct_in(for_s, partial(strike.merge, path, {"spec": {"holderIdentity": ""}}))

@@ -44,7 +44,7 @@ def test_fifty_seeds_break_no_rule() -> None:
     assert ": 0 failed" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [("3",), ("7",), ("655",), ("11", "--kinds", "labels_forged,member_joined")])
+@pytest.mark.parametrize("arguments", [("3",), ("7",), ("11", "--kinds", "labels_forged,member_joined")])
 def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
     """Each in an interpreter of its own: hashes of structs follow addresses, and these are others each time."""
     first, second = (simulate("--seed", *arguments, "--no-shrink").stdout for _ in range(2))
