@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta, ObjectRef
 from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("sharder")
 
-FORMER_RETRY_S: Final = 30.0
 RETRY_S: Final = 1.0
 SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
@@ -132,12 +130,9 @@ class Handoffs:
         self._note_synced()
         async with asyncio.TaskGroup() as tasks:
             for namespace in self._context.scope.namespaces:
-                for resource in self._context.kinds.resources:
+                for resource in self._context.kinds.labelled:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch(resource, namespace), name=name)
-                for resource in self._context.kinds.former:
-                    name = f"handoffs {resource.group_resource} {namespace}".rstrip()
-                    tasks.create_task(self._watch_former(resource, namespace), name=name)
             tasks.create_task(self._sync_in_time(), name="handoffs synced")
             tasks.create_task(self._follow_states(), name="redirect on state")
             tasks.create_task(self._redirect(), name="redirect handoffs")
@@ -154,19 +149,6 @@ class Handoffs:
         async with aclosing(events):
             async for event in events:
                 self.take(resource, namespace, event)
-
-    async def _watch_former(self, resource: ApiResource, namespace: str) -> None:
-        """Watch a resource that the ring gave up. It may be out of reach by now, which stops no other resource."""
-        while True:
-            try:
-                await self._watch(resource, namespace)
-            except NotFound:
-                raise  # not served any more, or not in this version: RingController asks which
-            except KubeError as error:
-                log.warning(
-                    "removed resource cannot be watched", ring=self._context.spec.name, error=str(error)
-                )
-                await asyncio.sleep(FORMER_RETRY_S)
 
     def take(self, resource: ApiResource, namespace: str, event: WatchEvent) -> None:
         """Take in what the watch of *resource* in *namespace* shows."""
