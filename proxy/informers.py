@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from kubeio.clock import Clock
+from kubeio.models import Meta, Object, ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.answers import Page
 from kubeio.rest.client import Client
@@ -16,14 +16,50 @@ from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from kubeio.watches.versions import newest
+from kubeio.watches.versions import is_older, newest
 from proxy.kinds import TreeKind
-from proxy.trees import Trees, node_of
+from proxy.trees import Node, Trees, node_of
 
 _SILENCE_S: Final = 90.0
 """Bookmarks come once a minute."""
 _NEAR: Final = 20
 """So many namespaces are read one by one."""
+
+
+class TreeStore:
+    """Objects of one *kind* in *trees*, for an informer: nothing is kept of them but their nodes."""
+
+    def __init__(self, trees: Trees, kind: TreeKind, *, keys: RingKeys) -> None:
+        self._trees: Final = trees
+        self._kind: Final = kind
+        self._keys: Final = keys
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        return self._trees.keys(self._kind.name)
+
+    def learn(self, obj: Object) -> Change | None:
+        """Take the metadata of *obj* in; None if that version, or a newer one, is known."""
+        kind, meta = self._kind, obj.meta
+        known, version = self._trees.find(kind.name, meta.key), meta.resource_version
+        if known is not None and (
+            known.resource_version == version or is_older(version, known.resource_version)
+        ):
+            return None
+        is_root = kind.is_root(meta.controller)
+        self._trees.put(node_of(meta, kind.name, keys=self._keys, is_root=is_root, is_leaf=kind.is_leaf))
+        return Change(meta.key, None if known is None else _meta_of(known), meta)
+
+    def remove(self, key: ObjectKey, *, as_of: str = "") -> Object | None:
+        """Drop *key*, with what was known of its metadata. A version newer than *as_of* stays."""
+        known = self._trees.find(self._kind.name, key)
+        if known is None or (as_of and is_older(as_of, known.resource_version)):
+            return None
+        self._trees.drop(known.uid)
+        return Object(_meta_of(known), b"")
+
+
+def _meta_of(node: Node) -> Meta:
+    return Meta(node.key.name, node.key.namespace, uid=node.uid, resource_version=node.resource_version)
 
 
 class TreeInformers:
@@ -48,8 +84,6 @@ class TreeInformers:
         self._kinds: Final = kinds
         self._keys: Final = keys
         self._shard: Final = shard
-        self._trees: Final = trees
-        self._changed: Final = changed
         self._read: Final[dict[str, str]] = {}
         """Versions of the last reads of `elsewhere`, by kind."""
         selector = f"{keys.shard}={shard}"
@@ -62,7 +96,12 @@ class TreeInformers:
             for kind in kinds
         }
         self._informers: Final = [
-            Informer(self._sources[kind.name], on_change=partial(self._on_change, kind)) for kind in kinds
+            Informer(
+                self._sources[kind.name],
+                store=TreeStore(trees, kind, keys=keys),
+                on_change=lambda change: changed(),
+            )
+            for kind in kinds
         ]
 
     def newest(self, name: str) -> str:
@@ -117,12 +156,3 @@ class TreeInformers:
         async with asyncio.TaskGroup() as group:
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer {informer.source.resource.group_resource}")
-
-    def _on_change(self, kind: TreeKind, change: Change) -> None:
-        if change.new is not None:
-            is_root = kind.is_root(change.new.controller)
-            node = node_of(change.new, kind.name, keys=self._keys, is_root=is_root, is_leaf=kind.is_leaf)
-            self._trees.put(node)
-        elif change.old is not None:
-            self._trees.drop(change.old.uid)
-        self._changed()

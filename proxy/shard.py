@@ -188,6 +188,7 @@ class Shard:
         )
 
         async def new_trees() -> Trees:
+            self._informers = None  # the last run's trees go before the next ones come
             self._trees = Trees(shard, since=await worked_until(self._client, self._view))
             return self._trees
 

@@ -7,9 +7,9 @@ stream is read as fast as it comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import Never, Protocol
+from typing import Final, Never, Protocol
 
 import structlog
 
@@ -25,7 +25,7 @@ from kubeio.watches.reflector import (
     Removed,
     WatchEvent,
 )
-from kubeio.watches.store import Change, Store
+from kubeio.watches.store import Change
 
 _log = structlog.get_logger("kubeio")
 
@@ -39,6 +39,19 @@ class ChangeSource(Protocol):
     def resource(self) -> ApiResource: ...
 
     def events(self) -> AsyncGenerator[WatchEvent, None]: ...
+
+
+class Known(Protocol):
+    """What an informer keeps equal to the server's selection: a `Store`, or what keeps less of each object.
+
+    Iterated, it gives every known key. `learn` gives None if nothing changed, `remove` if nothing was known.
+    """
+
+    def __iter__(self) -> Iterator[ObjectKey]: ...
+
+    def learn(self, obj: Object) -> Change | None: ...
+
+    def remove(self, key: ObjectKey, *, as_of: str = "") -> Object | None: ...
 
 
 class Informer:
@@ -55,12 +68,12 @@ class Informer:
         self,
         source: ChangeSource,
         *,
-        store: Store | None = None,
+        store: Known,
         namespace: str = "",
         on_change: Callable[[Change], None] = lambda change: None,
     ) -> None:
         self.source = source
-        self.store = store if store is not None else Store()
+        self._store: Final = store
         self.synced = asyncio.Event()
         self._namespace = namespace
         self._on_change = on_change
@@ -92,7 +105,7 @@ class Informer:
             case Bookmark():
                 pass
             case ListStarted():
-                self._unseen = {key: None for key in self.store if self._namespace in ("", key.namespace)}
+                self._unseen = {key: None for key in self._store if self._namespace in ("", key.namespace)}
             case Listed(objects=objects):
                 for obj in objects:
                     self._unseen.pop(obj.meta.key, None)
@@ -112,7 +125,7 @@ class Informer:
 
     def _learn(self, obj: Object) -> None:
         try:
-            change = self.store.learn(obj)
+            change = self._store.learn(obj)
             if change is not None:
                 self._on_change(change)
         except Exception as error:  # whatever an object brings about, the others go on
@@ -120,7 +133,7 @@ class Informer:
 
     def _remove(self, key: ObjectKey, *, as_of: str) -> None:
         try:
-            known = self.store.remove(key, as_of=as_of)
+            known = self._store.remove(key, as_of=as_of)
             if known is not None:
                 self._on_change(Change(key, known.meta, None))
         except Exception as error:  # whatever an object brings about, the others go on

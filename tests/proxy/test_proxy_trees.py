@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kubeio.models import ObjectKey, OwnerReference
 from proxy.trees import Node, Trees, TreeState
@@ -115,7 +114,7 @@ def test_a_root_is_new_if_no_controller_of_the_ring_can_have_seen_it(
     changed: dict[str, object], is_new: bool
 ) -> None:
     found = trees()
-    assert found.is_new(replace(node("root"), **changed)) is is_new  # type: ignore[arg-type]
+    assert found.is_new(replace(node("root"), **changed)) is is_new
 
 
 def test_a_tree_is_given_up_children_first() -> None:

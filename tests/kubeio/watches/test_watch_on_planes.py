@@ -22,7 +22,7 @@ from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
-from kubeio.watches.store import Change
+from kubeio.watches.store import Change, Store
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -38,7 +38,8 @@ class Watched:
         self.source = source
         self.namespace = namespace
         self.changes: list[Change] = []
-        self.informer = Informer(source, on_change=self.changes.append)
+        self.store = Store()
+        self.informer = Informer(source, store=self.store, on_change=self.changes.append)
 
     async def put(self, name: str, value: str = "", **labels: str) -> str:
         """Create it, or change it if it is there; its version."""
@@ -61,7 +62,7 @@ class Watched:
         return {obj.meta.key: obj.meta.resource_version for obj in page.objects}
 
     def stored(self) -> dict[ObjectKey, str]:
-        store = self.informer.store
+        store = self.store
         return {key: obj.meta.resource_version for key in store if (obj := store.get(key)) is not None}
 
     async def equals_the_list(self, *, within_s: float = 10.0) -> None:
@@ -140,7 +141,7 @@ async def test_store_follows_the_selection_from_the_first_list_on(
             await watched.put("new")
             await watched.equals_the_list()
             await before.equals_the_list()
-            raw = watched.informer.store.raw(ObjectKey(namespace, "map-3"))
+            raw = watched.store.raw(ObjectKey(namespace, "map-3"))
             assert raw is not None
             assert (b"changed" in raw) is not metadata_only
 

@@ -24,7 +24,7 @@ from kubeio.errors import (
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Changed, Gap, ListDone, Listed, ListStarted, Reflector, WatchEvent
-from kubeio.watches.store import Change
+from kubeio.watches.store import Change, Store
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
@@ -71,11 +71,11 @@ class Followed:
         self.server = server
         self.source = session(server)
         self.changes: list[Change] = []
-        self.informer = Informer(self.source, on_change=on_change or self.changes.append)
+        self.store = Store()
+        self.informer = Informer(self.source, store=self.store, on_change=on_change or self.changes.append)
 
     def equals_the_server(self) -> bool:
-        store = self.informer.store
-        return {key: store.raw(key) for key in store} == self.server.snapshot()
+        return {key: self.store.raw(key) for key in self.store} == self.server.snapshot()
 
 
 @asynccontextmanager
@@ -255,7 +255,7 @@ async def test_stale_list_is_refused_and_brings_nothing_back() -> None:
         server.cut_streams()
         await asyncio.sleep(20)
         assert followed.changes == []
-        assert len(followed.informer.store) == 0
+        assert len(followed.store) == 0
         assert "StaleList" in str(followed.source.last_error)
         server.stale_list_at = None
         await asyncio.sleep(40)
@@ -271,7 +271,7 @@ async def test_silent_watch_is_dead_and_is_started_again() -> None:
         server.freeze_streams()
         server.put("a")
         await asyncio.sleep(120 + 90 - 150 - 1)
-        assert len(followed.informer.store) == 0
+        assert len(followed.store) == 0
         await asyncio.sleep(2)
         assert followed.equals_the_server()
         assert server.open_streams == 1
@@ -441,7 +441,7 @@ async def test_an_object_nested_too_deep_is_in_the_store_and_the_session_goes_on
         server.put("second", spec=deep)
         server.put("third")
         await asyncio.sleep(1)
-        assert {key.name for key in followed.informer.store} == {"first", "second", "third"}
+        assert {key.name for key in followed.store} == {"first", "second", "third"}
 
 
 async def test_what_fails_for_one_object_stops_no_other() -> None:
@@ -454,4 +454,4 @@ async def test_what_fails_for_one_object_stops_no_other() -> None:
         for name in ("bad", "better"):
             server.put(name)
         await asyncio.sleep(1)
-        assert {key.name for key in followed.informer.store} == {"site-0", "bad", "better"}
+        assert {key.name for key in followed.store} == {"site-0", "bad", "better"}
