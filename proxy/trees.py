@@ -33,7 +33,8 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     of this annotation, None without.
 
     *owner*: the reference to its controller. *is_root*: no object of the ring can control it. *is_leaf*: its kind
-    controls nothing.
+    controls nothing. *created*: creationTimestamp of a root that was never given to a controller of the ring, as far
+    as its labels say; else empty, which saves memory.
     """
 
     resource: str
@@ -56,15 +57,17 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 def node_of(meta: Meta, resource: str, *, keys: RingKeys, is_root: bool, is_leaf: bool) -> Node:
     """What is kept of *meta*, an object of *resource* (`websites.example.com`)."""
+    visible, drain = meta.labels.get(keys.visible), meta.labels.get(keys.drain)
+    is_unseen = is_root and visible is None and drain is None
     return Node(
         resource,
         ObjectKey(sys.intern(meta.namespace), meta.name),
         meta.uid,
         meta.resource_version,
         meta.controller,
-        meta.creation_timestamp or "",
-        _shared(meta.labels.get(keys.visible)),
-        _shared(meta.labels.get(keys.drain)),
+        (is_unseen and meta.creation_timestamp) or "",
+        _shared(visible),
+        _shared(drain),
         is_root,
         is_leaf,
         meta.annotations.get(keys.turn),
@@ -157,8 +160,7 @@ class Trees:
 
         Times are the API server's own, in whole seconds: an object of the very second may be old.
         """
-        is_unseen = node.visible is None and node.drain is None
-        return node.is_root and is_unseen and node.created > self._since
+        return node.created > self._since
 
     def top_of(self, uid: str) -> str:
         """The highest object that is known above *uid*; itself if none is."""

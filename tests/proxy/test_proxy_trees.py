@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kubeio.models import ObjectKey, OwnerReference
-from proxy.trees import Node, Trees, TreeState
+from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.protocol import RingKeys
+from proxy.trees import Node, Trees, TreeState, node_of
 
 SHARD = "web-0-00000001"
 BEFORE = "web-0-00000000"
 OTHER = "web-1-00000001"
+KEYS = RingKeys("web")
 SINCE = "2026-11-24T10:00:00Z"
 LATER = "2026-11-24T10:00:01Z"
 
@@ -101,20 +103,24 @@ def test_a_leaf_needs_no_label() -> None:
 @pytest.mark.parametrize(
     ("changed", "is_new"),
     [
-        ({"visible": None}, True),
-        ({"visible": BEFORE}, False),
-        ({"visible": ""}, False),
-        ({"visible": None, "created": SINCE}, False),
-        ({"visible": None, "drain": "web-1-00000001"}, False),
-        ({"visible": None, "owner": OwnerReference("v1", "Any", "x", "x", controller=True)}, True),
-        ({"visible": None, "is_root": False}, False),
+        ({}, True),
+        ({KEYS.visible: BEFORE}, False),
+        ({KEYS.visible: ""}, False),
+        ({"created": SINCE}, False),
+        ({KEYS.drain: "web-1-00000001"}, False),
+        ({"owner": "x"}, True),
+        ({"is_root": False}, False),
     ],
 )
 def test_a_root_is_new_if_no_controller_of_the_ring_can_have_seen_it(
-    changed: dict[str, object], is_new: bool
+    changed: dict[str, str | bool], is_new: bool
 ) -> None:
-    found = trees()
-    assert found.is_new(replace(node("root"), **changed)) is is_new
+    meta = Meta("root", creation_timestamp=str(changed.get("created", LATER)))
+    meta.labels = {key: str(changed[key]) for key in (KEYS.visible, KEYS.drain) if key in changed}
+    if "owner" in changed:
+        meta.owner_references = [OwnerReference("v1", "Any", "x", "x", controller=True)]
+    is_root = "is_root" not in changed
+    assert trees().is_new(node_of(meta, "as", keys=KEYS, is_root=is_root, is_leaf=False)) is is_new
 
 
 def test_a_tree_is_given_up_children_first() -> None:
