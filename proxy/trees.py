@@ -93,7 +93,7 @@ class Due:
 class Trees:
     """Every object that carries the name *shard*. *since*: objects created before then may have been worked by others.
 
-    Memory: about 600 bytes per object. Cost of a question: the depth of a tree.
+    Memory: about 500 bytes per object. Cost of a question: the depth of a tree.
     """
 
     def __init__(self, shard: str, *, since: str) -> None:
