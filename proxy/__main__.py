@@ -13,8 +13,10 @@ from kubeio.program.command_line import run_guarded
 def main(arguments: Sequence[str]) -> int:
     """Run the proxy that *arguments* describe; the exit code."""
     from kubeio.program.runtime import configure_logging, run
+    from kubeio.shard.host import ShardHost
     from proxy.app import serve
     from proxy.learn.known import warn_if_known
+    from proxy.loopback import Loopback, make_certificates_in_child
     from proxy.settings import read_settings, split_command
 
     if "--learn" in split_command(arguments)[0]:
@@ -22,11 +24,13 @@ def main(arguments: Sequence[str]) -> int:
 
         return learn(arguments)
     settings = read_settings(arguments)
+    host = ShardHost()
+    loopback = Loopback(make_certificates_in_child(host.clock.wall()))
     configure_logging(format=settings.log_format, level=settings.log_level)
     warn_if_known(settings.command)
     gc.collect()
     gc.freeze()
-    return run(serve(settings))
+    return run(serve(settings, host, loopback))
 
 
 if __name__ == "__main__":

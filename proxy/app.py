@@ -25,14 +25,14 @@ from proxy.alias import NAME_LENGTH
 from proxy.companions import find_companions
 from proxy.health import Health, controller_probe
 from proxy.kinds import TreeKind, find_kinds
+from proxy.loopback import Loopback
 from proxy.metrics import ProxyMetrics
 from proxy.settings import Settings
 from proxy.shard import RingPart, Shard
 
 
-async def serve(settings: Settings, host: ShardHost | None = None) -> int:
+async def serve(settings: Settings, host: ShardHost, loopback: Loopback) -> int:
     """Run the controller as one shard until cancelled; the exit code. Raises: InputError, KubeError."""
-    host = host or ShardHost()
     cluster = host.cluster(
         kubeconfig=settings.kubeconfig,
         context=settings.context,
@@ -79,7 +79,9 @@ async def serve(settings: Settings, host: ShardHost | None = None) -> int:
         host.mark_children(acquired.name)
         structlog.contextvars.bind_contextvars(shard=acquired.name)
         part = RingPart(view, kinds, companions, account)
-        shard = Shard(settings, host, cluster, client, part=part, health=health, metrics=metrics)
+        shard = Shard(
+            settings, host, cluster, client, part=part, loopback=loopback, health=health, metrics=metrics
+        )
         return await shard.work(acquired, template, leases)
 
 

@@ -76,6 +76,7 @@ class Shard:
         client: Client,
         *,
         part: RingPart,
+        loopback: Loopback,
         health: Health,
         metrics: ProxyMetrics,
     ) -> None:
@@ -86,6 +87,7 @@ class Shard:
         self._part: Final = part
         self._kinds: Final = part.kinds
         self._view: Final = part.view
+        self._loopback: Final = loopback
         self._health: Final = health
         self._metrics: Final = metrics
         self._trees = Trees("", since=NEVER)
@@ -177,7 +179,7 @@ class Shard:
             companions=Companions(self._part.companions, gate, self._client, keys=keys, shard=shard),
             refused=self._metrics.refused,
         )
-        loopback, locks = Loopback(clock.wall()), EchoLocks(settings.locks, clock)
+        loopback, locks = self._loopback, EchoLocks(settings.locks, clock)
         relay = Relay(
             self._cluster, loopback=loopback, director=director, locks=locks, impersonation=self._names(shard)
         )

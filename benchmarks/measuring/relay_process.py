@@ -19,7 +19,7 @@ from proxy.alias import NAME_LENGTH, Alias
 from proxy.controller_files import write_files
 from proxy.director import Admitted, Selection, Write
 from proxy.locks import EchoLocks
-from proxy.loopback import Loopback
+from proxy.loopback import Loopback, make_certificates
 from proxy.refusals import Refusal
 from proxy.relay import Relay
 
@@ -56,7 +56,7 @@ class AdmitAll:
 
 async def _run(kubeconfig: str, folder: Path) -> None:
     clock = SystemClock()
-    loopback = Loopback(clock.wall())
+    loopback = Loopback(make_certificates(clock.wall()))
     relay = Relay(
         load_cluster(kubeconfig=kubeconfig),
         loopback=loopback,

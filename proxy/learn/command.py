@@ -29,7 +29,7 @@ from proxy.learn.seen import Seen
 from proxy.learn.settings import LearnSettings, read_learn_settings
 from proxy.learn.survey import survey
 from proxy.locks import EchoLocks
-from proxy.loopback import Loopback
+from proxy.loopback import Loopback, make_certificates
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
@@ -80,7 +80,7 @@ async def _run(
     settings: LearnSettings, host: Host, cluster: Cluster, client: Client, seen: Seen
 ) -> int | None:
     """Run the controller; its exit code if it ended by itself."""
-    loopback, locks = Loopback(host.clock.wall()), EchoLocks((), host.clock)
+    loopback, locks = Loopback(make_certificates(host.clock.wall())), EchoLocks((), host.clock)
     async with asyncio.TaskGroup() as tasks:
         looks = Looks(seen, client, tasks)
 

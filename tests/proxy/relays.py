@@ -18,7 +18,7 @@ from proxy.alias import Alias
 from proxy.controller_files import KUBECONFIG, write_files
 from proxy.director import Admitted, Selection, Write
 from proxy.locks import EchoLocks
-from proxy.loopback import Loopback
+from proxy.loopback import Loopback, make_certificates
 from proxy.refusals import Refusal
 from proxy.relay import Relay
 
@@ -26,7 +26,7 @@ SHARD, VISIBLE = "shard.ringleader.dev/web", "visible.ringleader.dev/web"
 NAME = "web-1"
 TERMS = f"{SHARD}={NAME},{VISIBLE}={NAME}"
 LABELS = {SHARD: NAME, VISIBLE: NAME}
-LOOPBACK = Loopback(datetime.now(UTC))
+LOOPBACK = Loopback(make_certificates(datetime.now(UTC)))
 """One for all tests: its keys take time."""
 
 
