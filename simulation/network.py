@@ -61,8 +61,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A write that may still arrive."""
+    """A request that may still arrive."""
 
+    process: Process
     call: Call
     sent_at: float
 
@@ -81,12 +82,17 @@ class Network:
         self.partitions: Final[set[tuple[str, str]]] = set()
         """(machine, server) that do not reach each other."""
         self.requests = 0
-        self.sender: Process | None = None
-        """Whose request is carried out in this very moment."""
+        self.carried_out: Sent | None = None
+        """The request that is carried out in this very moment."""
         self.on_send: Final[list[Callable[[Process, Call], None]]] = []
         """Called with every request as it is sent."""
         self._under_way: Final[dict[Process, list[Sent]]] = {}
         self._rng: Final = world.rng("network")
+
+    @property
+    def sender(self) -> Process | None:
+        """Whose request is carried out in this very moment."""
+        return self.carried_out.process if self.carried_out is not None else None
 
     def latency_s(self) -> float:
         return self._rng.uniform(*_LATENCY_S)
@@ -114,7 +120,7 @@ class Network:
 
     def sent(self, process: Process, call: Call) -> Sent:
         """*call* of *process* is on its way, until `arrived`."""
-        sent = Sent(call, self.world.now)
+        sent = Sent(process, call, self.world.now)
         if call.method != "GET":
             self._under_way.setdefault(process, []).append(sent)
         return sent
@@ -232,9 +238,7 @@ class _Request:
             delay_s += network.uniform(0, rule.delay_s)
         self._world.after(delay_s, lambda: self._arrive(server))
         if what == "request_repeated" and not self._call.is_stream:
-            self._world.after(
-                delay_s + network.uniform(0, 5), lambda: server.serve(self._call, self._account, _drop)
-            )
+            self._world.after(delay_s + network.uniform(0, 5), lambda: self._carry_out(server, _drop))
 
     def expire(self) -> None:
         """The client's patience is over."""
@@ -275,9 +279,9 @@ class _Request:
             self._carry_out(server, _drop)
 
     def _carry_out(self, server: ApiServer, done: Done) -> None:
-        self._network.sender = self._process
+        self._network.carried_out = self._sent
         server.serve(self._call, self._account, done)
-        self._network.sender = None
+        self._network.carried_out = None
 
     def _answered(self, answer: Answer | ServerWatch, server: ApiServer) -> None:
         call = self._call

@@ -58,6 +58,8 @@ class Collector:
         self._wake: Final = wake
         self._dependents: dict[str, set[Where]] = {}
         self._due: dict[Where, None] = {}
+        self._unclear: dict[Where, None] = {}
+        """What is owned by objects of a kind that is not served: looked at again once another kind is."""
         self._watched: set[int] = set()
 
     def follow(self, kind: Kind) -> None:
@@ -67,6 +69,9 @@ class Collector:
         self._watched.add(id(kind.collection))
         group, plural = kind.group, kind.plural
         kind.collection.listeners.append(lambda event: self._note(group, plural, event))
+        unclear, self._unclear = self._unclear, {}
+        for where in unclear:
+            self._add(where)
 
     def relist(self) -> None:
         """Look at every object anew, as after a restore of a backup: events told of none of them."""
@@ -131,7 +136,7 @@ class Collector:
         if kind is None or entry is None:
             return
         if not entry.deleting:
-            if entry.owned and self._is_abandoned(entry):
+            if entry.owned and self._is_abandoned(where, entry):
                 self._delete(kind, entry, GARBAGE_COLLECTOR)
             return
         if kind.resource == "namespaces":
@@ -141,11 +146,14 @@ class Collector:
         else:
             self._end_owner(kind, entry)
 
-    def _is_abandoned(self, entry: Entry) -> bool:
+    def _is_abandoned(self, where: Where, entry: Entry) -> bool:
         """Whether every owner is known to be gone (or there under another uid)."""
         for owner in _decoder.decode(entry.raw).metadata.owner_references:
             kind = self._registry.of_kind(owner.api_version, owner.kind)
-            if kind is None or not _can_be_asked_for(owner.name):
+            if kind is None:
+                self._unclear[where] = None
+                return False
+            if not _can_be_asked_for(owner.name):
                 return False
             found = kind.collection.get((entry.namespace if kind.namespaced else "", owner.name))
             if found is not None and found.uid == owner.uid:
@@ -189,13 +197,19 @@ class Collector:
         self._patch(kind, entry, patch, NAMESPACE_CONTROLLER)
 
     def _end_definition(self, kind: Kind, entry: Entry) -> None:
+        """Delete the objects, and end the kind once all that they owned was looked at: later no owner can be found.
+
+        The real collector remembers the owners that it saw go.
+        """
         spec = entry.decoded()["spec"]
         defined = self._registry.get(spec["group"], spec["names"]["plural"])
         contents = list(defined.collection.entries()) if defined else []
         for content in contents[: self.BATCH]:
             if defined is not None and not content.deleting:
                 self._delete(defined, content, CRD_CONTROLLER)
-        if defined is None or not len(defined.collection):
+        if any(plural != kind.plural for _, plural, _ in self._due):
+            self._add((kind.group, kind.plural, entry.key))
+        elif defined is None or not len(defined.collection):
             self._drop_finalizer(kind, entry, CRD_CLEANUP, CRD_CONTROLLER)
         elif any(not content.deleting for content in contents[self.BATCH :]):
             self._add((kind.group, kind.plural, entry.key))

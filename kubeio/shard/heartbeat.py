@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Never, Protocol
 
@@ -78,7 +77,8 @@ class Heartbeat:
         self._is_failing = False
         self._marks: LeaseAnnotations = dict
         self._announced = asyncio.Event()
-        self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
+        self._sent = {lease.spec.renew_time: validity.sent_at}
+        """The last success and the renewals after it: renewTime, and when it was sent."""
 
     async def run(self) -> Never:
         """Renew and watch until cancelled. Raises, inside a group: LeaseLost, Stalled."""
@@ -106,7 +106,7 @@ class Heartbeat:
         self._watch()
         sent_at = self._clock.now()
         wanted = record.renewed(self.lease.spec, wall=self._clock.wall())
-        self._sent.append(wanted.renew_time)
+        self._note_sent(wanted.renew_time, sent_at)
         marked = {**self.lease.metadata.annotations, **self._marks()}
         meta = msgspec.structs.replace(self.lease.metadata, annotations=marked)
         renewed = msgspec.structs.replace(self.lease, metadata=meta, spec=wanted)
@@ -122,16 +122,26 @@ class Heartbeat:
                 log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
             self._is_failing = True
             return self._retry_s()
+        return self._renewed(wanted.renew_time, sent_at)
+
+    def _note_sent(self, renew_time: str | None, sent_at: float) -> None:
+        self._sent.setdefault(renew_time, sent_at)
+        if len(self._sent) > _REMEMBERED:
+            del self._sent[next(iter(self._sent))]
+
+    def _renewed(self, renew_time: str | None, sent_at: float) -> float:
+        """The renewal that was sent then is in the Lease; the delay until the next one."""
         # An outage ends for all replicas at once: their next renewals lie anywhere within a third of the duration.
         share = self._rng.random() if self._is_failing else 1.0
         self._is_failing = False
-        self._sent = deque([wanted.renew_time], maxlen=_REMEMBERED)
+        self._sent = {renew_time: sent_at}
         self._validity.renewed(sent_at=sent_at)
         return sent_at + share * (self._validity.renew_at - sent_at) - self._clock.now()
 
     async def _read_again(self) -> float:
-        """Read the Lease that another process wrote. Labels may change; holder and duration may not.
+        """Read the Lease that was written since: by another process, or by a renewal whose answer was lost.
 
+        Such a renewal counts, from when it was sent. Labels may change; holder and duration may not.
         A renewal that this process did not send is another process's with the same memory: a copy of a virtual machine
         that was restored from a snapshot, or of the process itself. No fence distinguishes the two: one has to end.
         """
@@ -149,7 +159,9 @@ class Heartbeat:
         if not self.wrote(found):
             raise LeaseLost(self._name, "another process renews it")
         self.lease = found
-        return 0.0
+        renew_time = found.spec.renew_time
+        delay_s = self._renewed(renew_time, self._sent[renew_time])
+        return delay_s if self._marks().keys() <= found.metadata.annotations.keys() else 0.0
 
     def wrote(self, found: Lease) -> bool:
         """Whether the last renewal that *found* shows is one of this process's own."""

@@ -290,7 +290,10 @@ class MembershipController:
             case DeleteOrphan(lease=lease):
                 await self._leases.delete(lease)
                 log.info("orphaned lease deleted", lease=lease.metadata.name)
-                self.membership.gone(lease.metadata.name, at=self._clock.now())
+                meta = lease.metadata
+                self.membership.gone(
+                    meta.name, at=self._clock.now(), resource_version=meta.resource_version
+                )
 
 
 def _asked_s(error: KubeError) -> float:

@@ -198,7 +198,7 @@ class LeaseReads:
         try:
             lease = await self._leases.get(name)
         except NotFound:
-            if self._membership.gone(name, at=self._clock.now()):
+            if self._membership.gone(name, at=self._clock.now(), resource_version=known):
                 self._changed.set()
             return None
         self._refuse_older(f"GET lease {name}", lease.metadata.resource_version, known)

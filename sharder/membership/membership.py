@@ -143,19 +143,18 @@ class Membership:
         was_ready = shard is not None and shard.state(self._freshness.fresh_at) is ShardState.READY
         return not (shard is not None and was_ready and seen.is_pure_renewal(shard))
 
-    def gone(self, name: str, *, at: float, resource_version: str = "") -> bool:
-        """The Lease *name* is not there (any more): watch DELETED, 404, or absence from a consistent list.
+    def gone(self, name: str, *, at: float, resource_version: str) -> bool:
+        """The Lease *name* is not there (any more): 404, or absence from a consistent list.
 
-        Dead names are forgotten; for any other a tombstone is wanted before its objects may move. False if that was
-        known.
+        *resource_version*: the list's, or the newest that was seen of the Lease before it was asked for. A Lease that
+        was seen at a newer one is there: it was made while the answer was under way. Dead names are forgotten; for any
+        other a tombstone is wanted before its objects may move. False if that was known.
         """
         shard = self._shards.get(name)
-        if shard is None or shard.lease is None:
-            return False
-        if resource_version and newer(shard.resource_version, resource_version):
+        if shard is None or shard.lease is None or newer(shard.resource_version, resource_version):
             return False
         self._fillers.note_end(shard, at=at)
-        self._deleted_leases[name] = (resource_version or shard.resource_version, at)
+        self._deleted_leases[name] = (resource_version, at)
         self._forced.discard(name)
         if shard.state(self._freshness.fresh_at) is ShardState.DEAD:
             del self._shards[name]

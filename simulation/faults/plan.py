@@ -59,9 +59,9 @@ class Faults:
             fleet.world.at(fault.at, partial(self._strike, fault))
 
     def heal(self) -> None:
-        """Undo every fault that still lasts."""
-        for number in list(self._open):
-            self._undo(number)
+        """Undo every fault that still lasts, and what an undoing begins."""
+        while self._open:
+            self._undo(next(iter(self._open)))
 
     def _strike(self, fault: Fault) -> None:
         rng = random.Random(fault.seed)  # noqa: S311 - drawn from the run's seed

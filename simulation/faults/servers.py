@@ -77,7 +77,7 @@ def etcd_restored(strike: Strike) -> None:
     store, for_s = strike.fleet.store, strike.span_s()
     snapshot, bump = store.snapshot(), strike.rng.choice((0, 100_000))
     strike.note(f"etcd_restored {'with raised' if bump else 'without raised'} revisions in {for_s:.1f} s")
-    strike.fleet.world.after(for_s, partial(_restore, strike, snapshot, bump))
+    strike.heal_in(for_s, partial(_restore, strike, snapshot, bump))
 
 
 def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:

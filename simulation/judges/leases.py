@@ -33,8 +33,8 @@ class LeaseJudge:
         self._requests: Final = requests
         self._holder_before: Final[dict[str, str]] = {}
         """Holder of each Lease before its last change."""
-        self._born: Final[dict[str, Process | None]] = {}
-        """Names of shards, and who created the Lease."""
+        self._born: Final[dict[str, tuple[Process | None, float]]] = {}
+        """Names of shards: who created the Lease, and when."""
         store.kind(*LEASES).collection.listeners.append(self._on_lease)
 
     def judge_write(self, write: Write) -> None:
@@ -162,13 +162,17 @@ class LeaseJudge:
     # -- writes
 
     def _judge_birth(self, write: Write) -> None:
-        """Every life makes a fresh name, once."""
-        sender = self._known.fleet.network.sender
-        replica = self._known.fleet.of_shard(write.name)
+        """Every life makes a fresh name, once; what it sent before it knew of its birth may come later."""
+        name, carried_out = write.name, self._known.fleet.network.carried_out
+        sender = carried_out.process if carried_out is not None else None
+        born_by, born_at = self._born.get(name, (sender, 0.0))
+        if carried_out is not None and born_by is sender and carried_out.sent_at < born_at:
+            return
+        self._born.setdefault(name, (sender, self._known.world.now))
+        replica = self._known.fleet.of_shard(name)
         is_anew = replica is not None and not self._known.is_beyond_promises(replica)
-        if is_anew or (write.name in self._born and self._born[write.name] is not sender):
-            self._known.violate("names live once", f"{write.user} creates the Lease {write.name} again")
-        self._born[write.name] = sender
+        if is_anew or born_by is not sender:
+            self._known.violate("names live once", f"{write.user} creates the Lease {name} again")
 
     def _judge_renewal(self, write: Write) -> None:
         """A shard renews no Lease that another one holds."""

@@ -304,6 +304,27 @@ async def test_a_renewal_whose_answer_was_lost_is_made_good_by_the_next() -> Non
     assert life.validity.sent_at - life.began_at == pytest.approx(6, abs=1.1)
 
 
+async def test_a_renewal_whose_answer_was_lost_counts_once_it_is_read() -> None:
+    """It is not sent again at once: with every third answer lost, a fleet would renew twice as often."""
+    life = Life()
+    life.leases.loses_answers = True
+    life.later(5.5, setattr, life.leases, "loses_answers", False)
+    assert await life.run(for_s=6.25) is None
+    assert life.swapped_at() == pytest.approx([5], abs=0.01)
+    assert life.validity.sent_at - life.began_at == pytest.approx(5, abs=0.01)
+    assert await life.run(for_s=6) is None
+    assert life.swapped_at()[1] - 5 < D / 3 + 0.01
+
+
+async def test_what_is_announced_after_an_answer_was_lost_is_written_at_once() -> None:
+    life = Life()
+    life.leases.loses_answers = True
+    life.later(5.5, setattr, life.leases, "loses_answers", False)
+    life.later(5.6, life.heartbeat.announce, lambda: {"synced": "true"})
+    assert await life.run(for_s=5.8) is None
+    assert life.annotations() == {"synced": "true"}
+
+
 async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
     life = Life(deadline_s=60)
     beating = asyncio.create_task(life.heartbeat.run())

@@ -263,18 +263,23 @@ class LeaseSimulation:
             case DeleteOrphan(lease=lease):
                 assert self.leases[lease.metadata.name] == lease
                 self.delete(lease.metadata.name)
-                self.machine.gone(lease.metadata.name, at=self.at)
+                self.gone(lease.metadata.name)
 
     def _swap(self, intent: Intent, judged: Lease, wanted: Lease) -> None:
         name = judged.metadata.name
         current = self.leases.get(name)
         if current is None:
-            self.machine.gone(name, at=self.at)
+            self.gone(name)
         elif current.metadata.resource_version != judged.metadata.resource_version:
             self.refused.append(intent)
             self.machine.observe_one(current, at=self.at)
         else:
             self.machine.observe_one(self.write(wanted), at=self.at)
+
+    def gone(self, name: str, *, known: str | None = None) -> None:
+        """A GET is answered by 404; *known* was the newest version seen when it was sent, else it still is."""
+        version = self.machine.version_of(name) if known is None else known
+        self.machine.gone(name, at=self.at, resource_version=version)
 
     def _stamp(self) -> str:
         self._ticks += 1

@@ -118,9 +118,27 @@ def test_a_late_list_does_not_bring_a_deleted_lease_back() -> None:
     late = sim.visible()
     version = str(sim.leases["m1-00000001"].metadata.resource_version)
     sim.delete("m1-00000001")
-    sim.machine.gone("m1-00000001", at=sim.at)
+    sim.gone("m1-00000001")
     sim.machine.observe_list(late, resource_version=version, begun_at=sim.at, at=sim.at)
     assert sim.state("m1-00000001") is None
+
+
+@pytest.mark.parametrize("was_seen", [True, False])
+def test_a_tombstone_made_while_a_get_was_under_way_is_not_gone(was_seen: bool) -> None:
+    """The GET was sent before the CREATE and answered after it: nothing would show the tombstone again."""
+    sim = fleet()
+    name = "m1-00000001" if was_seen else "m9-00000001"
+    known = sim.machine.version_of(name)
+    sim.labelled.add(name)
+    if was_seen:
+        sim.delete(name)
+        sim.gone(name)
+    else:
+        sim.machine.unknown_name_seen(name, at=sim.at)
+    sim.run(1)
+    assert sim.state(name) is ShardState.CONTESTED
+    sim.gone(name, known=known)
+    assert sim.state(name) is ShardState.CONTESTED
 
 
 def test_a_lease_younger_than_a_late_list_is_not_gone() -> None:

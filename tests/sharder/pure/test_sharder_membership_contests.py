@@ -184,7 +184,7 @@ def test_a_stray_lease_that_vanishes_before_the_take_gets_a_tombstone() -> None:
     sim.acting = False
     sim.edit_meta("m1-00000001", labels={})
     sim.machine.observe_one(sim.leases["m1-00000001"], at=sim.at)
-    sim.machine.gone("m1-00000001", at=sim.at)
+    sim.gone("m1-00000001")
     assert [type(intent) for intent in sim.wishes()] == [CreateTombstone]
 
 

@@ -115,7 +115,7 @@ def backup(sim: LeaseSimulation) -> None:
     sim.join(NEXT, member="a", fills=False)
     annotations = {**sim.leases[NEXT].metadata.annotations, sim.keys.synced: "true"}
     sim.delete(NEXT)
-    sim.machine.gone(NEXT, at=sim.at)
+    sim.gone(NEXT)
     sim.kill(NEXT)
     sim.run(120)
     restored(sim, NEXT, annotations)
