@@ -109,6 +109,14 @@ async def define(api: Api, definition: dict[str, Any]) -> None:
     await served(api, definition)
 
 
+async def until_gone(api: Api, path: str, *, within_s: float = 60) -> None:
+    """Wait until *path* is answered by 404."""
+    deadline = time.monotonic() + within_s
+    while (await api.get(path)).status != 404:
+        assert time.monotonic() < deadline, f"{path} is still there"
+        await asyncio.sleep(0.1)
+
+
 async def served(api: Api, definition: dict[str, Any]) -> None:
     spec = definition["spec"]
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"

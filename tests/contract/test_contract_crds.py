@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from tests.contract.api import Answer, Api
-from tests.contract.definitions import DEFINITIONS, GADGETS, SITES, define, gadget, renamed, served, site
+from tests.contract.definitions import (
+    DEFINITIONS,
+    GADGETS,
+    SITES,
+    configmap,
+    define,
+    gadget,
+    renamed,
+    served,
+    site,
+    until_gone,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -51,6 +62,31 @@ async def test_deleted_definition_takes_its_objects_along(api: Api) -> None:
         assert time.monotonic() < deadline, listed.message
         await asyncio.sleep(0.1)
     assert listed.check(200).body["items"] == []
+
+
+@pytest.mark.parametrize(
+    "is_late", [False, pytest.param(True, marks=pytest.mark.real_apart)], ids=["child", "late child"]
+)
+async def test_what_a_definition_s_objects_owned_goes_with_it(
+    api: Api, configmaps: str, is_late: bool
+) -> None:
+    """A child made after the definition went is looked at once the definition is there again."""
+    definition = fresh(GADGETS)
+    await define(api, definition)
+    plural, kind = definition["spec"]["names"]["plural"], definition["spec"]["names"]["kind"]
+    path = f"/apis/example.com/v1/{plural}"
+    owner = (await api.post(path, gadget("a") | {"kind": kind})).check(201).meta
+    reference = {"apiVersion": "example.com/v1", "kind": kind, "name": "a", "uid": owner["uid"]}
+    child = configmap("child", ownerReferences=[reference])
+    if not is_late:
+        (await api.post(configmaps, child)).check(201)
+    (await api.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")).check(200)
+    await until_gone(api, path)
+    if is_late:
+        (await api.post(configmaps, child)).check(201)
+        await asyncio.sleep(1)  # the collector sees it, and asks in vain
+    await define(api, definition)
+    await until_gone(api, f"{configmaps}/child")
 
 
 async def test_deleted_definition_ends_the_watches_of_its_objects(api: Api) -> None:

@@ -10,19 +10,12 @@ from typing import Any
 import pytest
 
 from tests.contract.api import Api
-from tests.contract.definitions import configmap, gadget, site
+from tests.contract.definitions import configmap, gadget, site, until_gone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GADGETS = "/apis/example.com/v1/gadgets"
 FINALIZER = "example.com/hold"
-
-
-async def until_gone(api: Api, path: str, *, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while (await api.get(path)).status != 404:
-        assert time.monotonic() < deadline, f"{path} is still there"
-        await asyncio.sleep(0.1)
 
 
 # -- creation -------------------------------------------------------------------------------------------------
