@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Never, Protocol
 
 import msgspec
@@ -126,8 +127,8 @@ class Heartbeat:
 
     def _note_sent(self, renew_time: str | None, sent_at: float) -> None:
         self._sent.setdefault(renew_time, sent_at)
-        if len(self._sent) > _REMEMBERED:
-            del self._sent[next(iter(self._sent))]
+        if len(self._sent) > _REMEMBERED:  # the success stays: after a long outage the Lease shows that one
+            del self._sent[next(islice(self._sent, 1, None))]
 
     def _renewed(self, renew_time: str | None, sent_at: float) -> float:
         """The renewal that was sent then is in the Lease; the delay until the next one."""

@@ -316,6 +316,16 @@ async def test_a_renewal_whose_answer_was_lost_counts_once_it_is_read() -> None:
     assert life.swapped_at()[1] - 5 < D / 3 + 0.01
 
 
+async def test_after_an_outage_of_an_hour_a_label_written_by_the_sharder_costs_one_more_swap() -> None:
+    """The Lease shows the renewal of before the outage; a thousand have failed since."""
+    life = Life()
+    life.later(6, setattr, life.leases, "is_down", True)
+    life.later(3600, life.leases.edit)
+    life.later(3600.001, setattr, life.leases, "is_down", False)
+    assert await life.run(for_s=3620) is None
+    assert life.phases[-1][1] is Phase.HELD
+
+
 async def test_what_is_announced_after_an_answer_was_lost_is_written_at_once() -> None:
     life = Life()
     life.leases.loses_answers = True
