@@ -142,9 +142,11 @@ class ObjectJudge:
     # -- writes
 
     def _note_create(self, write: Write) -> None:
-        """A CREATE has no fence: one of a process that stood still, or has ended, may come too late."""
-        sender = self._known.fleet.network.sender
-        if sender is not None and not sender.runs_well:
+        """A CREATE has no fence: one of a process that stood still, was stopped or has ended, may come too late."""
+        known, sender = self._known, self._known.fleet.network.sender
+        replica = known.fleet.of_shard((write.labels_after or {}).get(known.keys.shard, ""))
+        is_stopped = replica is not None and replica.process is sender and known.is_beyond_promises(replica)
+        if sender is not None and (is_stopped or not sender.runs_well):
             self._unfenced.add(write.seq)
 
     def _judge_place(self, write: Write, was: str, owner: str) -> None:
