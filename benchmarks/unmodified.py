@@ -57,6 +57,8 @@ GOALS: Final = {
         most=0.6,
     ),
     "each-memory": Goal("replicas", "peak RSS of its controller", "x alone", most=0.45),
+    "labelled-memory": Goal("labelled", "peak RSS alone, with the objects as a fleet leaves them", "MB"),
+    "each-labelled": Goal("labelled", "peak RSS of a replica's controller", "x that", most=0.45),
     "each-proxy": Goal("replicas", "peak RSS of its proxy", "MB", most=74),
     "each-both": Goal("replicas", "peak RSS of controller and proxy", "x alone", most=0.8),
 }
@@ -83,23 +85,35 @@ async def measure(options: Flags, run: Run) -> None:
         alone = None
         with run.row("alone"):
             alone = await measure_alone(testbed, run, controller)
+        each_mb = None
         with run.row("replicas"):
             if alone is None:
                 raise NotSeen("there is nothing to compare them with")
-            await measure_replicas(testbed, run, controller, start_s=alone[0], memory_mb=alone[1])
+            each_mb = await measure_replicas(testbed, run, controller, start_s=alone[0], memory_mb=alone[1])
+        with run.row("labelled"):
+            if each_mb is None:
+                raise NotSeen("there is nothing to compare it with")
+            _, labelled_mb = await start_alone(testbed, controller)
+            run.figure("labelled-memory", labelled_mb)
+            run.figure("each-labelled", each_mb / labelled_mb)
 
 
 async def measure_alone(testbed: Testbed, run: Run, controller: Candidate) -> tuple[float, float]:
     """Seconds of a start and peak memory in MB; the second of two starts. Raises: NotSeen, Ended."""
-    if controller.why_not:
-        raise NotSeen(controller.why_not)
-    for _ in range(2):  # the API server has the objects in its cache then
-        async with measured(testbed, "alone", controller.command) as program:
-            loaded = await program.wait_for(Loaded)
-            start_s, memory_mb = loaded.at - program.started_at, program.peak_mb()
+    await start_alone(testbed, controller)
+    start_s, memory_mb = await start_alone(testbed, controller)  # the API server has the objects in its cache
     run.figure("alone-start", start_s)
     run.figure("alone-memory", memory_mb)
     return start_s, memory_mb
+
+
+async def start_alone(testbed: Testbed, controller: Candidate) -> tuple[float, float]:
+    """Seconds until it has reconciled all objects, and its peak memory in MB. Raises: NotSeen, Ended."""
+    if controller.why_not:
+        raise NotSeen(controller.why_not)
+    async with measured(testbed, "alone", controller.command) as program:
+        loaded = await program.wait_for(Loaded)
+        return loaded.at - program.started_at, program.peak_mb()
 
 
 @dataclass(slots=True)
@@ -137,7 +151,8 @@ class Replica:
 
 async def measure_replicas(
     testbed: Testbed, run: Run, controller: Candidate, *, start_s: float, memory_mb: float
-) -> None:
+) -> float:
+    """Median peak memory of the controllers, in MB."""
     members = owners_of(testbed, testbed.stock.names)
     async with open_replicas(testbed, controller, Counter(members.values())) as replicas:
         shards = await shards_of(testbed)
@@ -157,6 +172,7 @@ async def measure_replicas(
         run.figure("each-proxy", statistics.median(proxies), text(proxies, "MB"))
         run.figure("each-both", statistics.median(both) / memory_mb, text(both, "MB"))
         run.detail("replicas", restarts_s=restarts, controllers_mb=controllers, proxies_mb=proxies)
+        return statistics.median(controllers)
 
 
 async def give(testbed: Testbed, owners: Mapping[str, str], tick: Tick) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
@@ -121,6 +122,7 @@ class Runs:
         """One run; its exit code if it ended by itself."""
         changed = asyncio.Event()
         trees = await self._new_trees()
+        gc.collect()  # the trees of the run before are in cycles, and nothing else would ever collect them
         informers = self._follow(trees, changed.set)
         began_at = self._clock.now()
         async with asyncio.TaskGroup() as tasks:

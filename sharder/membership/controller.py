@@ -291,9 +291,7 @@ class MembershipController:
                 await self._leases.delete(lease)
                 log.info("orphaned lease deleted", lease=lease.metadata.name)
                 meta = lease.metadata
-                self.membership.gone(
-                    meta.name, at=self._clock.now(), resource_version=meta.resource_version
-                )
+                self.membership.gone(meta.name, at=self._clock.now(), resource_version=meta.resource_version)
 
 
 def _asked_s(error: KubeError) -> float:
