@@ -52,8 +52,13 @@ class _Spec(msgspec.Struct):
     html: Annotated[str, msgspec.Meta(pattern=f"^(?!{UNFIT})")] = ""
 
 
+class _Status(msgspec.Struct, rename="camel"):
+    observed_generation: int = 0
+
+
 class _Website(msgspec.Struct):
     spec: _Spec
+    status: _Status | None = None
 
 
 _WEBSITES: Final = sc.Resource("websites.example.com/v1", _Website)
@@ -397,7 +402,13 @@ def theme_of(account: dict[str, Any] | None) -> str:
 
 
 def _is_edited(old: sc.Snapshot[_Website], new: sc.Snapshot[_Website]) -> bool:
-    return old.object.spec.html != new.object.spec.html
+    """Or its status goes back: a write of it was repeated."""
+    is_reverted = _observed(new.object) < _observed(old.object)
+    return is_reverted or old.object.spec.html != new.object.spec.html
+
+
+def _observed(site: _Website) -> int:
+    return site.status.observed_generation if site.status is not None else 0
 
 
 async def _work_on(for_s: float) -> None:

@@ -113,9 +113,14 @@ class Ownership(ABC):
         """A consistent read showed *meta*."""
         self._versions(kind).read(meta.key, version=version_of(meta))
 
-    def was_missing(self, kind: ResourceCache, key: ObjectKey) -> None:
-        """The server has no object *key*: the state that the cache has of it does not count."""
+    def was_missing(self, kind: ResourceCache, key: ObjectKey, *, shown: Meta | None) -> None:
+        """The server has no object *key*: what the cache had *shown* when it was asked does not count any more.
+
+        What the cache shows since then counts: the object was made anew while the answer was under way.
+        """
         known = kind.meta(key)
+        if known is not None and (shown is None or version_of(known) > version_of(shown)):
+            return
         kind.removed(key)
         if known is not None:
             self._versions(kind).ignore_up_to(key, version=version_of(known))

@@ -132,10 +132,11 @@ class FencedWriter:
 
     async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
         """The object as a consistent read shows it; its state counts from now on. None: there is none."""
+        shown = kind.meta(key)
         try:
             raw = await self.client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
         except NotFound:
-            self.ownership.was_missing(kind, key)
+            self.ownership.was_missing(kind, key, shown=shown)
             return None
         found = object_from(raw)
         self.ownership.was_read(kind, found.meta)
@@ -154,7 +155,7 @@ class FencedWriter:
         except NotFound as error:
             if subresource and await self._has(kind, meta):
                 raise StatusMissing(kind.name) from error
-            self.ownership.was_missing(kind, meta.key)
+            self.ownership.was_missing(kind, meta.key, shown=meta)
             raise
         kind.wrote(answer)
         return answer
@@ -184,7 +185,7 @@ class FencedWriter:
             await self._explain_refusal(kind, meta, error)
             raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
         except NotFound:
-            self.ownership.was_missing(kind, meta.key)
+            self.ownership.was_missing(kind, meta.key, shown=meta)
 
     def start_create(
         self,

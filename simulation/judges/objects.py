@@ -9,10 +9,10 @@ from devcluster.plane import Write
 from kubeio.protocol import is_shard_name
 from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from ringleader.testing.ownership_checks import foreign_writes
-from simulation.judges.known import Known, Owner, turn_of
+from simulation.judges.known import LEASES, Known, Owner, turn_of
 from simulation.judges.reconciles import ReconcileJudge
 from simulation.judges.requests import RequestJudge
-from simulation.scale import RESOURCES, STRANGER
+from simulation.scale import LEASE_NAMESPACE, RESOURCES, STRANGER
 from simulation.store import Store
 
 if TYPE_CHECKING:
@@ -168,10 +168,10 @@ class ObjectJudge:
             )
 
     def _is_given_up(self, write: Write, owner: str) -> bool:
-        """Whether an object loses an *owner* without a Lease: a ring that is being deleted needs no tombstones."""
-        return (
-            not (write.labels_after or {}).get(self._known.keys.shard) and owner not in self._known.held_until
-        )
+        """Whether an object loses an *owner* without a Lease, which does not work: a ring that goes needs no tombstones."""
+        is_given = bool((write.labels_after or {}).get(self._known.keys.shard))
+        has_lease = self._store.kind(*LEASES).collection.get((LEASE_NAMESPACE, owner)) is not None
+        return not is_given and not has_lease and self._known.may_work(owner) is None
 
     def _acknowledged(self, write: Write, owner: str) -> None:
         known, sender = self._known, self._known.fleet.network.sender

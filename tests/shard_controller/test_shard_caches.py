@@ -254,7 +254,8 @@ def test_changes_do_not_grow_memory(stored: Any) -> None:
                 learn(sites, site(f"stays-{number}", version, [f"secret-{version}"]))
                 learn(sites, site(f"round-{round_}-{number}", version, [f"secret-{version}"]))
                 sites.wrote(site(f"stays-{number}", version, ["y"]))
-                ownership.was_missing(sites, key(f"round-{round_}-{number}"))
+                gone = key(f"round-{round_}-{number}")
+                ownership.was_missing(sites, gone, shown=sites.meta(gone))
             for number in range(120):
                 sites.store.remove(key(f"round-{round_}-{number}"))
             clock.advance(120)

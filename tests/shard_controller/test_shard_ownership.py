@@ -303,9 +303,23 @@ def test_without_a_ring_everything_is_ours_but_what_a_read_did_not_find() -> Non
     meta = blog(5)
     kind.store.learn(Object(meta, msgspec.json.encode(HasMeta(meta))))
     assert isinstance(ownership.decide(kind, meta.key, meta), Reconcile)
-    ownership.was_missing(kind, meta.key)
+    ownership.was_missing(kind, meta.key, shown=meta)
     assert ownership.decide(kind, meta.key, meta) == Drop("superseded")
     assert ownership.decide(kind, meta.key, None) == Drop("absent")
     for _ in range(2):
         ownership.forget(kind, 6)
     assert isinstance(ownership.decide(kind, meta.key, meta), Reconcile)
+
+
+@pytest.mark.parametrize("was_shown", [True, False])
+def test_an_object_made_anew_while_a_404_was_under_way_is_ours(was_shown: bool) -> None:
+    """The watch may be faster than the answer, and shows the new object once: nothing would bring it back."""
+    clock = ManualClock()
+    kind = ResourceCache(SITES, clock=clock)
+    validity = LeaseValidity(duration_s=15, sent_at=clock.now())
+    ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
+    former, anew = blog(5, **{KEYS.shard: ME}), blog(7, **{KEYS.shard: ME})
+    kind.store.learn(Object(anew, msgspec.json.encode(HasMeta(anew))))
+    ownership.was_missing(kind, anew.key, shown=former if was_shown else None)
+    assert isinstance(ownership.decide(kind, anew.key, anew), Reconcile)
+    assert kind.meta(anew.key) is not None
