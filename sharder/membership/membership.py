@@ -183,7 +183,7 @@ class Membership:
             return False
         if not unknown.admit(name, at=at):
             return False
-        self._shards[name] = without_lease(name, at=at, max_duration_s=self._spec.max_lease_duration_s)
+        self._shards[name] = without_lease(name, at=at, max_duration_s=self._longest_s)
         return True
 
     @property
@@ -357,11 +357,20 @@ class Membership:
 
     @property
     def _unknown_are_dead_at(self) -> float:
-        return self._unknown_names.dead_at(max_lease_duration_s=self._spec.max_lease_duration_s)
+        unknown = self._unknown_names
+        is_going = unknown.releasing_since < math.inf
+        return unknown.dead_at(max_lease_duration_s=self._longest_s) if is_going else math.inf
 
     @property
     def _unknown_are_dead(self) -> bool:
         return self._synced and self._now >= self._unknown_are_dead_at
+
+    @property
+    def _longest_s(self) -> float:
+        """How long a process may work whose Lease nobody saw: the ring's maximum was higher perhaps."""
+        vouched = (shard for shard in self._shards.values() if shard.is_held and shard.facts.vouched)
+        longest_s = max((shard.longest_duration_s for shard in vouched), default=0.0)
+        return max(self._spec.max_lease_duration_s, longest_s)
 
     def _shortest_s(self, *, default: float) -> float:
         return min(

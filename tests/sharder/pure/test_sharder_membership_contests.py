@@ -105,6 +105,19 @@ def test_a_lease_with_a_longer_duration_than_the_ring_allows_now_is_waited_for_i
     assert cleared_at - deleted_at >= 50
 
 
+def test_a_sharder_that_never_saw_a_lease_waits_as_long_as_other_shards_may_work() -> None:
+    """The maximum was lowered under shards that run, and one's Lease was deleted before this sharder started."""
+    sim = fleet(duration_s=50, max_lease_duration_s=60)
+    sim.machine = Membership(make_spec(max_lease_duration_s=10))
+    sim.delete("m1-00000001")
+    sim.run(1)
+    assert sim.machine.unknown_name_seen("m1-00000001", at=sim.at)
+    sim.run(49)
+    assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
+    sim.run(5)
+    assert is_dead(sim.view(), "m1-00000001")
+
+
 def test_a_contest_that_changes_hands_begins_anew() -> None:
     sim = fleet(max_lease_duration_s=60)
     sim.delete("m1-00000001")

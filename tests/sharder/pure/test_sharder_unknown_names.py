@@ -13,11 +13,11 @@ from sharder.membership.view import OwnerState
 from tests.sharder.pure.lease_simulation import LeaseSimulation
 
 
-def ring(**spec: Any) -> LeaseSimulation:
+def ring(*, duration_s: int = 15, **spec: Any) -> LeaseSimulation:
     """Two members, settled and well."""
     sim = LeaseSimulation(**spec)
     for name in ("a-00000001", "b-00000001"):
-        sim.join(name, member=name[0])
+        sim.join(name, member=name[0], duration_s=duration_s)
     sim.read()
     sim.run(20)
     return sim
@@ -59,7 +59,7 @@ def test_a_name_that_waited_is_cared_for_once_others_are_dead() -> None:
 
 
 def test_names_that_stay_dead_because_objects_keep_them_are_bounded_too() -> None:
-    sim = ring(max_lease_duration_s=2)
+    sim = ring(max_lease_duration_s=2, duration_s=1)
     for _ in range(15):
         report(sim, 2 * MAX_TOMBSTONES)
         sim.labelled.update(sim.view().shards)
@@ -117,7 +117,7 @@ def test_a_shard_that_was_only_not_seen_yet_comes_into_the_selector_with_its_lea
 
 def test_names_that_no_shard_had_change_no_version_of_the_ring() -> None:
     """A pass begins anew with each version: names that come and go would keep it from ever ending."""
-    sim = ring(max_lease_duration_s=2)
+    sim = ring(max_lease_duration_s=2, duration_s=1)
     before = sim.view().ring_version
     for number in range(5):
         report(sim, 20, first=20 * number)
