@@ -168,7 +168,7 @@ class ObjectJudge:
             )
 
     def _is_given_up(self, write: Write, owner: str) -> bool:
-        """Whether an object loses an *owner* that has no Lease and does not work: a ring that goes makes no tombstone."""
+        """Whether an object loses an *owner* without a Lease that does not work: such a ring makes no tombstones."""
         is_given = bool((write.labels_after or {}).get(self._known.keys.shard))
         has_lease = self._store.kind(*LEASES).collection.get((LEASE_NAMESPACE, owner)) is not None
         return not is_given and not has_lease and self._known.may_work(owner) is None
