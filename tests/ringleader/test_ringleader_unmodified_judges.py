@@ -270,6 +270,20 @@ def test_what_is_deleted_for_good_bore_its_last_label(etcd: Etcd) -> None:
     assert len(foreign(etcd, msgspec.structs.replace(gone, user="b"))) == 1
 
 
+def test_what_was_carried_out_without_an_answer_bore_what_the_audit_log_says(etcd: Etcd) -> None:
+    """It has no version of its own, and its object may have moved since."""
+    lease(etcd, "a-1", "a")
+    lease(etcd, "b-1", "b")
+    etcd.deployment()
+    etcd.replica_set("set", 1)
+    etcd.put("replicasets", "set", of=("Deployment", "web"), meta={"labels": {SHARD: "b-1"}})
+    for user, label, found in (("a", "a-1", 0), ("a", "b-1", 1)):
+        unanswered = write(0, user, "patch", labels_before={SHARD: label})
+        assert len(foreign(etcd, msgspec.structs.replace(unanswered, resource_version=""))) == found
+    created = msgspec.structs.replace(write(0, "a", "create", controller="web"), resource_version="")
+    assert foreign(etcd, created) == []
+
+
 def test_what_is_created_bears_the_name_that_its_controller_bore(etcd: Etcd) -> None:
     lease(etcd, "a-1", "a")
     lease(etcd, "b-1", "b")
