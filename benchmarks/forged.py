@@ -18,10 +18,11 @@ from typing import Final
 from benchmarks.measuring.observations import NotSeen, wait_for
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, amount, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.senders import send_steadily
 from benchmarks.measuring.sharders import Sharder, join_one, sharding
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, Testbed, open_testbed
+from devcluster.flag_values import amount, count
 from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.patch import MergePatch

@@ -22,8 +22,9 @@ import yaml
 from benchmarks.measuring.planes import make_account, open_plane
 from benchmarks.measuring.policies import install_guard, order_of_round, switch_guard
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.senders import spread
+from devcluster.flag_values import count
 from devcluster.real import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time

@@ -13,9 +13,10 @@ from typing import Final
 
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, amount, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.sharders import Sharder, join_one, owners_on, sharding
 from benchmarks.measuring.testbed import Testbed, open_testbed
+from devcluster.flag_values import amount, count
 from loadtest.machine import family, rss_mb
 
 GOALS: Final = {

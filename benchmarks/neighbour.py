@@ -21,9 +21,10 @@ from benchmarks.measuring.observations import NotSeen
 from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.probe import Probe, probing
 from benchmarks.measuring.report import Goal, round_off
-from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.sharders import assign_all, assign_by_wrk, owners_on, set_owners, sharding
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, RING, Testbed, open_testbed
+from devcluster.flag_values import count
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from loadtest.quantiles import percentile

@@ -23,11 +23,12 @@ from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.policies import SHARDER, rendered
 from benchmarks.measuring.probe import CONFIGMAPS
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, amount, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.senders import send_steadily
 from benchmarks.measuring.sharders import assign_all, set_owners, sharding
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, OBJECTS_IN, RING, Testbed, open_testbed
 from benchmarks.measuring.wrk import Writes
+from devcluster.flag_values import amount, count
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import KubeError

@@ -20,9 +20,10 @@ from typing import Final
 from benchmarks.measuring.planes import open_plane
 from benchmarks.measuring.relay_process import LABELS
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.senders import spread
 from devcluster.children import start_child, wait_for_file
+from devcluster.flag_values import count
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
 from kubeio.resource import ApiResource

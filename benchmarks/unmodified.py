@@ -25,7 +25,7 @@ from rich.console import Console
 from benchmarks.measuring.observations import NotSeen, wait_for
 from benchmarks.measuring.processes import Running, start
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, make_parser, run_benchmark
 from benchmarks.measuring.senders import spread
 from benchmarks.measuring.stock import Tick
 from benchmarks.measuring.testbed import LEASES_IN, RING, Testbed, open_testbed
@@ -39,6 +39,7 @@ from benchmarks.runtime.programs import (
     controller_runtime,
     measured,
 )
+from devcluster.flag_values import count
 from devcluster.real.build_progress import ConsoleProgress
 from kubeio.leases.lease import Leases
 from kubeio.patch import MergePatch

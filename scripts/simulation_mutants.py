@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from devcluster.flag_values import count
 from scripts.mutants import ROOT, BadMutant, Mutant, mutated, read_mutant, read_mutants
 
 PATCHES = ROOT / "tests" / "simulation" / "patches"
@@ -100,7 +101,7 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", help="whole names of patches; all that have results if none is given"
     )
-    parser.add_argument("--seeds", type=int, default=500, help="most seeds for each (default 500)")
+    parser.add_argument("--seeds", type=count, default=500, help="most seeds for each (default 500)")
     parser.add_argument(
         "--table", action="store_true", help="write the table into docs/testing.md and run nothing"
     )

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from devcluster.flag_values import amount, count
 from simulation.coverage import never_reached
 from simulation.faults import KINDS, Fault
 from simulation.record import relevant
@@ -26,6 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     faults: tuple[str, ...] | None = None
     if flags.faults is not None:
+        if flags.seed is None:
+            print(
+                "error: --faults: they belong to one run; add --seed, as a failure printed it",
+                file=sys.stderr,
+            )
+            return 2
         faults = tuple(flags.faults.split())
         try:
             for text in faults:
@@ -109,17 +116,17 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m simulation", description=(__doc__ or "").partition(".")[0]
     )
     parser.add_argument("--seed", type=int, help="run this one seed, with its whole record")
-    parser.add_argument("--seeds", type=int, default=50, help="run so many seeds [default: 50]")
+    parser.add_argument("--seeds", type=count, default=50, help="run so many seeds [default: 50]")
     parser.add_argument("--first", type=int, default=1, help="the first of them [default: 1]")
     parser.add_argument("--faults", help="with --seed: these faults, as a failure printed them")
     parser.add_argument("--kinds", default="", help="only faults of these kinds, separated by commas")
     parser.add_argument(
         "--hours",
-        type=float,
+        type=amount,
         default=0,
         help="large worlds, 30 to 100 replicas and 2,000 objects, with so many hours of faults",
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--workers", type=count, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
     parser.add_argument(
         "--no-shrink", dest="shrink", action="store_false", help="show a failure with all its faults"

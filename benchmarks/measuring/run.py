@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import platform
 import shutil
 import sys
@@ -72,24 +71,6 @@ def make_parser(name: str, description: str | None, *, is_strict: bool = False) 
         help="exit 1 if a goal is missed",
     )
     return parser
-
-
-def count(text: str) -> int:
-    """A whole number above 0, for a flag."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def amount(text: str) -> float:
-    """A number above 0, for a flag."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
 
 
 def add_rows(parser: argparse.ArgumentParser, rows: Sequence[str]) -> None:

@@ -11,12 +11,13 @@ from typing import Final
 from rich.console import Console
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, add_rows, chosen, make_parser, run_benchmark
 from benchmarks.measuring.testbed import LEASE_S, open_testbed
 from benchmarks.runtime import programs
 from benchmarks.runtime.changing import measure_events, measure_renewals, measure_writes
 from benchmarks.runtime.programs import Candidate, controller_runtime, our_forms
 from benchmarks.runtime.starting import measure_rates, measure_stall, measure_start
+from devcluster.flag_values import amount, count
 from devcluster.real.build_progress import ConsoleProgress
 
 ROWS: Final = ("start", "rate", "event", "stall", "write", "lease")

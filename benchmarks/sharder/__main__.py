@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Options, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, add_rows, chosen, make_parser, run_benchmark
 from benchmarks.measuring.sharders import ByWrk, assign_by_wrk, owners_on, set_owners, sharding, within_limit
 from benchmarks.measuring.testbed import Testbed, open_testbed
 from benchmarks.measuring.wrk import Writes
@@ -33,6 +33,7 @@ from benchmarks.sharder.writing import (
     measure_new_objects,
     measure_takeover,
 )
+from devcluster.flag_values import amount, count
 
 ROWS: Final = ("assign", "guard", "new", "leader", "cpu", "takeover", "rest", "join", "term", "restart")
 """In the order in which they run."""

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -24,7 +23,7 @@ from benchmarks.measuring.list_server import Changes, Crowd, ListServer
 from benchmarks.measuring.observations import LeaseObservations, NotSeen, Observations, OwnerChange
 from benchmarks.measuring.processes import PeakMemory
 from benchmarks.measuring.report import Goal, Verdict
-from benchmarks.measuring.run import Options, Run, add_rows, amount, chosen, count, exit_code, make_parser
+from benchmarks.measuring.run import Options, Run, add_rows, chosen, exit_code, make_parser
 from benchmarks.measuring.wrk import Load, Request, WrkFailed, find_wrk, sending, writes_of
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
@@ -145,15 +144,6 @@ def test_rows_are_named_by_commas_and_run_in_the_order_of_the_table(
         rows("--only", "asign")
     assert ended.value.code == 2
     assert "choose from assign" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [(count, "0"), (count, "-1"), (count, "many"), (amount, "0"), (amount, "inf"), (amount, "x")],
-)
-def test_numbers_that_are_not_above_zero_are_refused(kind: Callable[[str], float], text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="above 0"):
-        kind(text)
 
 
 def test_listing_and_deciding_count_against_the_sharder() -> None:

@@ -133,6 +133,12 @@ def test_an_unknown_fault_is_bad_input() -> None:
     assert "--faults: flood is no fault; use some of process_killed" in refused.stderr
 
 
+def test_no_time_is_bad_input() -> None:
+    refused = chaos("--minutes", "0")
+    assert refused.returncode == 2
+    assert "--minutes: '0' is not a number above 0" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def _servers() -> None:
     try:

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from devcluster.flag_values import amount, count
 from devcluster.listening import LOOPBACK
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe, real_plane
@@ -97,16 +98,16 @@ def leave_out(storm: Storm) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults strike")
+    parser.add_argument("--minutes", type=amount, default=10.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="order of the faults")
     parser.add_argument(
         "--faults", default="", help="names, separated by commas, or all; else a random half a run"
     )
     parser.add_argument("--list", action="store_true", help="print the table of faults")
     parser.add_argument(
-        "--soak", type=float, default=0.0, metavar="HOURS", help="few faults; nothing may grow"
+        "--soak", type=amount, default=0.0, metavar="HOURS", help="few faults; nothing may grow"
     )
-    parser.add_argument("--lease", type=int, default=3, help="duration of the Leases, in seconds")
+    parser.add_argument("--lease", type=count, default=3, help="duration of the Leases, in seconds")
     parser.add_argument("--plane", choices=("real", "embedded"), default="real")
     parser.add_argument("--former", type=Path, help="Python of a former version, for version_rolled")
     parser.add_argument(
@@ -177,8 +178,8 @@ def soak_of(flags: argparse.Namespace, folder: Path) -> Outcome:
 
 
 def _print_outcome(outcome: Outcome) -> None:
-    for name, count in sorted(outcome.faults.items()):
-        print(f"  {count:5}  {name}")
+    for name, number in sorted(outcome.faults.items()):
+        print(f"  {number:5}  {name}")
     missed = sum(outcome.missed.values())
     print(f"{outcome.faults.total()} faults in {outcome.waves} waves ({missed} more struck nothing)")
     print(

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from devcluster.flag_values import amount, count
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
@@ -25,13 +26,13 @@ from tests.fleet.unmodified.storm import Outcome, Plan, Storm, open_storm
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="unmodified", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults strike")
+    parser.add_argument("--minutes", type=amount, default=10.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="order of the faults")
     parser.add_argument("--faults", default="", help="names, separated by commas; else all")
     parser.add_argument("--list", action="store_true", help="print the faults")
-    parser.add_argument("--deployments", type=int, default=200, help="how many there are")
-    parser.add_argument("--changes", type=float, default=1.5, help="rollouts, scalings and Jobs in a second")
-    parser.add_argument("--lease", type=int, default=5, help="duration of the Leases, in seconds")
+    parser.add_argument("--deployments", type=count, default=200, help="how many there are")
+    parser.add_argument("--changes", type=amount, default=1.5, help="rollouts, scalings and Jobs in a second")
+    parser.add_argument("--lease", type=count, default=5, help="duration of the Leases, in seconds")
     parser.add_argument("--out", type=Path, help="folder that keeps the logs of every process")
     return parser
 
@@ -56,8 +57,8 @@ async def run(plan: Plan, folder: Path) -> Storm:
 def _print_outcome(storm: Storm) -> None:
     outcome: Outcome = storm.outcome
     workloads = storm.fleet.workloads
-    for name, count in sorted(outcome.faults.items()):
-        print(f"  {count:5}  {name}")
+    for name, number in sorted(outcome.faults.items()):
+        print(f"  {number:5}  {name}")
     print(
         f"{outcome.faults.total()} faults in {outcome.waves} waves ({outcome.missed.total()} struck nothing)"
     )
