@@ -137,6 +137,7 @@ class Fleet:
         """The ring, as it is created."""
         self.definition: Final[dict[str, Any]] = read_document("definition", website_crd())
         """Of the objects' resource."""
+        self._ring_definition: Final[dict[str, Any]] = read_document("definition", ring_crd())
         self._prepare()
         self.judges: Final = Judges(world, self.store, self, keys=KEYS)
 
@@ -308,7 +309,7 @@ class Fleet:
 
     def _prepare(self) -> None:
         store = self.store
-        store.define(ring_crd())
+        store.create_definition(self._ring_definition)
         self.define()
         store.request(
             "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", STATEFUL_SETS_DEFINITION
@@ -362,7 +363,7 @@ class Fleet:
 
     def define_ring(self) -> None:
         """Have rings served, and create the ring. Raises: Refusal while its resource exists."""
-        self.store.define(ring_crd())
+        self.store.create_definition(self._ring_definition)
         self.create_ring()
 
     def create_ring(self) -> None:

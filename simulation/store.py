@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +19,6 @@ from devcluster.embedded.store import Entry, Event
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
 from devcluster.plane import Write
-from kubeio.program.yaml_file import read_document
 from simulation.world import World
 
 _WALL_S: Final = 1_767_225_600.0
@@ -94,10 +92,6 @@ class Store:
         if isinstance(answer, Watch):
             raise TypeError("a watch is not answered at once")
         return msgspec.json.decode(answer.body)
-
-    def define(self, path: Path) -> None:
-        """Create the CustomResourceDefinition in the file at *path*. Raises: Refusal if it exists."""
-        self.create_definition(read_document("definition", path))
 
     def create_definition(self, definition: Mapping[str, Any]) -> None:
         """Create a CustomResourceDefinition. Raises: Refusal if it exists."""
