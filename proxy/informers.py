@@ -12,11 +12,11 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.protocol import RingKeys
 from kubeio.rest.answers import Page
 from kubeio.rest.client import Client
+from kubeio.versions import is_older, newest
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from kubeio.watches.versions import is_older, newest
 from proxy.kinds import TreeKind
 from proxy.trees import Node, Trees, node_of
 

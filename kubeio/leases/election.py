@@ -28,6 +28,7 @@ from kubeio.errors import (
     BadRequest,
     Conflict,
     Forbidden,
+    HistoryWentBack,
     InputError,
     Invalid,
     KubeError,
@@ -37,6 +38,7 @@ from kubeio.errors import (
 from kubeio.leases.lease import Leases
 from kubeio.leases.record import claimed, heartbeat_of, released, renewed
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.versions import is_older
 
 _log = structlog.get_logger("kubeio")
 _JITTER: Final = 0.2
@@ -108,8 +110,8 @@ async def leadership(
     one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name (empty: none
     yet) whenever it changes.
 
-    Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
-    attempt fails with if it can never succeed (Forbidden, no such namespace).
+    Raises: LeadershipLost and HistoryWentBack, in the body as a cancellation, at the end of the scope as themselves;
+    what the first attempt fails with if it can never succeed (Forbidden, no such namespace).
     """
     _check(name, identity, lease_duration_s)
     candidate = _Candidate(
@@ -176,7 +178,9 @@ class _Candidate:
         self._tried_at = 0.0
         self._claim: LeaseSpec | None = None  # the last one sent, whether or not an answer came
         self._lease: Lease | None = None  # what we hold, as last answered
-        self.loss: LeadershipLost | None = None
+        self._version = ""
+        """The newest one of the Lease that was seen."""
+        self.loss: LeadershipLost | HistoryWentBack | None = None
 
     # -- waiting
 
@@ -202,7 +206,7 @@ class _Candidate:
     async def _try_to_take(self) -> bool:
         """Read the Lease and take it if it is free. True: it is ours."""
         try:
-            lease = await self._leases.get(self.held.name)
+            lease = self._newest(await self._leases.get(self.held.name))
         except NotFound:
             if self._seen is not None and not self._is_silent():
                 return False  # deleted by hand: its holder may not know yet
@@ -216,14 +220,23 @@ class _Candidate:
         wanted = self._renewed(lease) if self._is_mine(lease) else self._claimed(lease)
         try:
             if lease.metadata.resource_version:
-                self._lease = await self._leases.swap(wanted)
+                self._lease = self._newest(await self._leases.swap(wanted))
             else:
-                self._lease = await self._leases.create(wanted)
+                self._lease = self._newest(await self._leases.create(wanted))
         except (AlreadyExists, Conflict):
             self._claim = None  # it was not written; without an answer it may have been
             raise
         self.held.renewed_at = self._tried_at = sent_at
         return self.held.is_held()  # else the answer took too long: look again
+
+    def _newest(self, lease: Lease) -> Lease:
+        """*lease*, which was answered now. Raises HistoryWentBack if a newer version of it was seen."""
+        version = lease.metadata.resource_version
+        if is_older(version, self._version):
+            self.loss = HistoryWentBack(f"GET lease {self.held.name}", version=version, seen=self._version)
+            raise self.loss
+        self._version = version
+        return lease
 
     def _see(self, spec: LeaseSpec) -> None:
         """Note when the Lease last changed, as seen from here."""
@@ -281,11 +294,13 @@ class _Candidate:
     async def _renew(self) -> None:
         sent_at = self._clock.now()
         try:
-            lease = await self._leases.swap(self._renewed(self._lease or await self._read_own()))
+            lease = self._newest(
+                await self._leases.swap(self._renewed(self._lease or await self._read_own()))
+            )
         except Conflict:
             current = await self._read_own()
             sent_at = self._clock.now()
-            lease = await self._leases.swap(self._renewed(current))
+            lease = self._newest(await self._leases.swap(self._renewed(current)))
         if not self.held.is_held():
             self._lose("the answer to the renewal came too late")
         self._lease = lease
@@ -294,7 +309,7 @@ class _Candidate:
     async def _read_own(self) -> Lease:
         """The Lease after another write: an earlier renewal of ours whose answer was lost, or a taker."""
         try:
-            current = await self._leases.get(self.held.name)
+            current = self._newest(await self._leases.get(self.held.name))
         except NotFound:
             self._lose("the Lease was deleted")
         if not self._is_mine(current):

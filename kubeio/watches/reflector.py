@@ -38,8 +38,8 @@ from kubeio.errors import (
 )
 from kubeio.http.lines import Lines
 from kubeio.models import Meta, Object
+from kubeio.versions import is_older, newest
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.versions import is_older, newest
 from kubeio.watches.watch_events import (
     Bookmark,
     Changed,

@@ -16,10 +16,10 @@ import msgspec
 
 from kubeio.decoding import meta_of, object_from
 from kubeio.models import Meta, Object, ObjectKey
+from kubeio.versions import is_older
 from kubeio.watches.compression import Dictionary, dictionary_for, is_packed
 from kubeio.watches.index import Index, KeysByValue
 from kubeio.watches.storage import PLAIN, StoredForm, with_annotations, without_managed_fields
-from kubeio.watches.versions import is_older
 
 _RECENT: Final = 64
 _RECENT_BYTES: Final = 64 * 1024

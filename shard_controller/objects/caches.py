@@ -17,9 +17,9 @@ from kubeio.clock import Clock
 from kubeio.errors import InputError
 from kubeio.models import Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import ApiResource
+from kubeio.versions import order
 from kubeio.watches.storage import RAW
 from kubeio.watches.store import Change, Store
-from kubeio.watches.versions import order
 from shard_controller.declare.predicates import Snapshot
 from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource as Declared

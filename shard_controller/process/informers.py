@@ -9,11 +9,11 @@ from functools import partial
 
 from kubeio.clock import Clock
 from kubeio.rest.client import Client
+from kubeio.versions import order
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from kubeio.watches.versions import order
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.shard.ownership import Ownership

@@ -16,7 +16,7 @@ import msgspec
 from kubeio.models import Meta
 from kubeio.protocol import RingKeys
 from kubeio.shard.handoff import HandoffMode, decide_handoff
-from kubeio.watches.versions import order
+from kubeio.versions import order
 
 
 class OwnershipState(msgspec.Struct, frozen=True, gc=False):

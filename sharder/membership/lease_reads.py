@@ -18,9 +18,9 @@ from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import HistoryWentBack, KubeError, NotFound
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES
+from kubeio.versions import is_older, newest
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Reflector, Removed
-from kubeio.watches.versions import is_older, newest
 from sharder.membership.shards import shows_held
 
 if TYPE_CHECKING:

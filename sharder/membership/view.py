@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.protocol import is_shard_name
-from kubeio.watches.versions import order
+from kubeio.versions import order
 from sharder.membership.hash_rings import mean_shares
 from sharder.membership.shards import ShardState
 

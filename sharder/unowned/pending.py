@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kubeio.models import Meta, ObjectKey, ObjectRef, OwnerReference
-from kubeio.watches.versions import order
+from kubeio.versions import order
 from sharder.unowned.list_progress import ListProgress
 from sharder.unowned.packing import (
     LONGEST_MS,

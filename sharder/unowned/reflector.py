@@ -28,8 +28,8 @@ from kubeio.errors import (
     first_error,
 )
 from kubeio.models import ListMeta
+from kubeio.versions import UNKNOWN, is_older, newest, number, order
 from kubeio.watches.reflector import Bookmark, Changed, Gap, Removed, WatchEvent
-from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
 from sharder.unowned.pending import AssignmentPriority, ListedMeta
 from sharder.unowned.permissions import TRY_AGAIN_S, Permission
 

@@ -15,7 +15,7 @@ import structlog
 
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey, ObjectRef
-from kubeio.watches.versions import order
+from kubeio.versions import order
 from sharder.membership.view import OwnerState, WaitReason
 from sharder.planning.decisions import (
     Assign,

@@ -53,6 +53,26 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
     assert first == second
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("280",),
+        ("525",),
+        ("1778",),
+        ("2394",),
+        (
+            "3708",
+            "--faults",
+            "ring_deleted@35.47#292637 etcd_restored@52.33#263233 etcd_restored@89.32#737593",
+        ),
+    ],
+)
+def test_what_failed_once_passes(arguments: tuple[str, ...]) -> None:
+    """Seeds that found faults of the sharder or of a replica: docs/testing.md says which."""
+    done = simulate("--seed", *arguments, "--no-shrink")
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
 def test_another_seed_gives_another_run() -> None:
     first, second = run_all([Plan(3), Plan(4)], workers=2)
     assert first.digest != second.digest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kubeio.clock import micro_time
-from kubeio.errors import Forbidden, InputError, ServerFailure
+from kubeio.errors import Forbidden, HistoryWentBack, InputError, ServerFailure
 from kubeio.leases.election import LeadershipLost, leader_gauge
 from kubeio.models import Lease, LeaseSpec, Meta
 from tests.kubeio.leases.candidates import NAME, Election, Process, SkewedClock, alone, through
@@ -230,6 +230,39 @@ async def test_lease_deleted_or_taken_by_another_ends_the_body_at_the_next_renew
         await asyncio.sleep(30)
         assert len(election.leaders.names) == 1
         assert election.leaders.overlaps == []
+
+
+@pytest.mark.looptime
+async def test_a_leader_whose_lease_goes_back_ends_at_the_next_renewal() -> None:
+    server = LeaseServer()
+
+    async def lead() -> None:
+        async with alone(server):
+            await asyncio.sleep(60)
+            server.restore(NAME, version=2)
+            await asyncio.sleep(3)
+            raise AssertionError("the body goes on")
+
+    with pytest.raises(HistoryWentBack, match="sharder: version 2 after"):
+        await lead()
+
+
+@pytest.mark.looptime
+async def test_a_candidate_that_sees_a_lease_go_back_ends_at_the_next_look() -> None:
+    server = LeaseServer()
+    server.create(Lease(Meta(name=NAME), LeaseSpec("leader", 100)), "leader")
+    server.touch(NAME)
+
+    async def wait() -> None:
+        async with alone(server, "standby"):
+            raise AssertionError("it leads")
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(10)
+    assert not waiting.done()
+    server.restore(NAME, version=1)
+    await asyncio.sleep(3)
+    assert isinstance(waiting.exception(), HistoryWentBack)
 
 
 @pytest.mark.looptime

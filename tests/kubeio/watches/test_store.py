@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kubeio.models import HasMeta, Object, ObjectKey
+from kubeio.versions import is_older, newest
 from kubeio.watches.storage import StoredForm
 from kubeio.watches.store import Store
-from kubeio.watches.versions import is_older, newest
 
 _meta_decoder = msgspec.json.Decoder(HasMeta)
 

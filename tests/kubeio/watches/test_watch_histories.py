@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
+from kubeio.versions import number
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.reflector import Reflector
 from kubeio.watches.storage import PLAIN, StoredForm
 from kubeio.watches.store import Change, Store
-from kubeio.watches.versions import number
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
 from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
