@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from devcluster.flag_values import amount, count
+from kubeio.program.flag_parser import FlagParser
 from simulation.coverage import never_reached
 from simulation.faults import KINDS, Fault
 from simulation.record import relevant
@@ -112,8 +113,10 @@ def _report(result: Result, flags: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m simulation", description=(__doc__ or "").partition(".")[0]
+    parser = FlagParser(
+        prog="python -m simulation",
+        usage="python -m simulation [OPTIONS]",
+        description=(__doc__ or "").partition(".")[0],
     )
     parser.add_argument("--seed", type=int, help="run this one seed, with its whole record")
     parser.add_argument("--seeds", type=count, default=50, help="run so many seeds [default: 50]")
