@@ -26,6 +26,7 @@ from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe,
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
 from devcluster.real.recipes import etcdutl_recipe
+from kubeio.program.flag_parser import FlagParser
 from ringleader.testing.plugin import plane_context
 from tests.fleet.chaos.faults import FAULTS, ChaosFault
 from tests.fleet.chaos.networks import missing, open_bridge
@@ -97,7 +98,11 @@ def leave_out(storm: Storm) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n\n")[0])
+    parser = FlagParser(
+        prog="python -m tests.fleet.chaos",
+        usage="python -m tests.fleet.chaos [OPTIONS]",
+        description=(__doc__ or "").partition("\n\n")[0],
+    )
     parser.add_argument("--minutes", type=amount, default=10.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="order of the faults")
     parser.add_argument(

@@ -19,13 +19,18 @@ from devcluster.flag_values import amount, count
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
+from kubeio.program.flag_parser import FlagParser
 from tests.fleet.leaves import leaves
 from tests.fleet.unmodified.faults import FAULTS
 from tests.fleet.unmodified.storm import Outcome, Plan, Storm, open_storm
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="unmodified", description=(__doc__ or "").partition("\n\n")[0])
+    parser = FlagParser(
+        prog="python -m tests.fleet.unmodified",
+        usage="python -m tests.fleet.unmodified [OPTIONS]",
+        description=(__doc__ or "").partition("\n\n")[0],
+    )
     parser.add_argument("--minutes", type=amount, default=10.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="order of the faults")
     parser.add_argument("--faults", default="", help="names, separated by commas; else all")
