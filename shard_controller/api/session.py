@@ -43,6 +43,7 @@ class ReconcileSession:
         log: structlog.stdlib.BoundLogger,
     ) -> None:
         self.current = current
+        self._read = current
         self.meta: Meta = current.meta
         """Metadata as the reconcile began, but for finalizers that it added or took off."""
         self.caches = caches
@@ -58,9 +59,13 @@ class ReconcileSession:
         return self._log
 
     @property
-    def version(self) -> int:
-        """The newest version of the object that this reconcile has seen or written."""
-        return version_of(self.current.meta)
+    def seen_version(self) -> int:
+        """The newest version of the object in which others changed nothing but status and finalizers since it was read.
+
+        The answer to an own write is that version, unless it shows that others wrote before it.
+        """
+        is_own = _is_same(self._read, self.current)
+        return version_of(self.current.meta if is_own else self._read.meta)
 
     @property
     def is_deleting(self) -> bool:
@@ -240,6 +245,25 @@ def check_shows(kind: ResourceCache, field: str) -> None:
             f"does not show {field} of {kind.name}, which this write would replace",
             "use another form, or write it through ctx.unfenced",
         )
+
+
+def _is_same(old: Object, new: Object) -> bool:
+    """Whether two versions of an object differ in status and finalizers at most."""
+    if old is new:
+        return True
+    before, after = old.meta, new.meta
+    return (
+        before.generation == after.generation
+        and before.labels == after.labels
+        and before.annotations == after.annotations
+        and before.owner_references == after.owner_references
+        and before.deletion_timestamp == after.deletion_timestamp
+        and (before.generation > 0 or _content(old) == _content(new))
+    )
+
+
+def _content(obj: Object) -> dict[str, object]:
+    return {name: value for name, value in decode_map(obj.raw).items() if name not in ("metadata", "status")}
 
 
 def _gone(kind: ResourceCache, key: ObjectKey, error: NotFound) -> Refused:

@@ -450,6 +450,18 @@ async def test_an_error_is_tried_again_and_a_permanent_one_is_not(bench: Bench) 
     await bench.until(lambda: bench.condition("hopeless"), equals="True")
 
 
+async def test_an_edit_during_a_reconcile_that_fails_for_good_is_reconciled(
+    bench: Bench, tmp_path: Path
+) -> None:
+    shard = await bench.start("web-0")
+    gate = tmp_path / "gate"
+    await bench.site("blog", f"await {gate}\npermanent", owner=shard)
+    await bench.until(lambda: bool(shard.reconciles("blog")))
+    await bench.edit("blog", "ready")
+    gate.touch()  # its status is written onto the edited version
+    await bench.until(lambda: bench.condition("blog"), equals="True")
+
+
 async def test_a_reconcile_in_a_thread_writes_its_page_and_then_its_condition(bench: Bench) -> None:
     shard = await bench.start("web-0", attribute="blocking")
     await bench.site("blog", "publish hello", owner=shard)

@@ -29,7 +29,7 @@ from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.api.context import Context
 from shard_controller.api.session import ReconcileSession
 from shard_controller.declare.errors import Elsewhere, Refused
-from shard_controller.objects.caches import Caches, ResourceCache
+from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.identities import unnamed
@@ -42,6 +42,7 @@ from tests.shard_controller.bench import Bench
 from tests.shard_controller.objects import CONFIGMAPS, KEYS, ME, OTHER, WEBSITES, reference
 
 PAGES = sc.Resource("configmaps/v1", dict)
+SITES = sc.Resource("websites.example.com/v1", dict)
 OF_THIS_RING = {KEYS.ring_label: KEYS.ring}
 BLOG = ObjectKey(NS, "blog")
 
@@ -53,7 +54,8 @@ class Shard:
         clock, metrics = SystemClock(), ControllerMetrics(CollectorRegistry(), controller="c", workers=1)
         self.bench = bench
         self.client = client
-        self.sites, self.pages = ResourceCache(WEBSITES, clock=clock), ResourceCache(CONFIGMAPS, clock=clock)
+        self.sites = ResourceCache(WEBSITES, clock=clock, declared=SITES)
+        self.pages = ResourceCache(CONFIGMAPS, clock=clock)
         self.caches = Caches(self.sites, [self.pages], (), {PAGES.text: self.pages})
         validity = LeaseValidity(duration_s=600, sent_at=clock.now())
         self.ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
@@ -86,9 +88,9 @@ class Shard:
             self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
         )
 
-    def session(self) -> ReconcileSession:
-        """A reconcile of the site, which the cache knows."""
-        current = self.sites.get(BLOG)
+    def session(self, current: Object | None = None) -> ReconcileSession:
+        """A reconcile of *current*, of the site as the cache knows it if none is given."""
+        current = current or self.sites.get(BLOG)
         assert current is not None
         events = EventRecorder(
             self.client, reporter="test", instance=ME, clock=SystemClock(), rng=random.Random(1)
@@ -250,6 +252,47 @@ async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard)
         with pytest.raises(RuntimeError, match="the reconcile is over"):
             await context.create(PAGES, "blog", {"data": {}})
     assert await shard.bench.find(CONFIGMAPS, "blog") is None
+
+
+async def test_the_answer_to_an_own_write_was_seen(shard: Shard) -> None:
+    read = await shard.knows(shard.sites, BLOG)
+    session = shard.session()
+    assert session.seen_version == version_of(read)
+    await session.write_finalizers(["example.com/page"])
+    await session.write_status({"phase": "Refused"})
+    assert session.seen_version == version_of(session.current.meta) > version_of(read)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"spec": {"html": "next"}},
+        {"metadata": {"labels": {KEYS.drain: OTHER}}},
+        {"metadata": {"annotations": {"note": "x"}}},
+        {"metadata": {"ownerReferences": [reference("shop", "u-1")]}},
+    ],
+    ids=["spec", "drain", "annotation", "owner"],
+)
+async def test_the_answer_to_an_own_write_may_show_what_was_not_seen(
+    shard: Shard, edit: dict[str, object]
+) -> None:
+    read = await shard.knows(shard.sites, BLOG)
+    session = shard.session()
+    await shard.bench.merge(WEBSITES, "blog", **edit)
+    await session.write_status({"phase": "Refused"})
+    assert version_of(session.current.meta) > version_of(read)
+    assert session.seen_version == version_of(read)
+
+
+@pytest.mark.parametrize(("data", "is_seen"), [("old", True), ("next", False)])
+async def test_an_object_without_generation_is_compared_whole(shard: Shard, data: str, is_seen: bool) -> None:
+    def version(number: int, data: str) -> Object:
+        body = {"metadata": {"name": "blog", "resourceVersion": f"{number}"}, "data": data}
+        return object_from(msgspec.json.encode(body))
+
+    session = shard.session(version(7, "old"))
+    session.current = version(9, data)
+    assert session.seen_version == (9 if is_seen else 7)
 
 
 @pytest.mark.parametrize("how", ["create", "apply"])

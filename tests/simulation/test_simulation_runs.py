@@ -60,6 +60,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("525",),
         ("1778",),
         ("2394",),
+        ("5208",),
         (
             "3708",
             "--faults",
