@@ -141,8 +141,6 @@ async def _webhook(
     agent = "ringleader-sharder-webhook"
     async with (
         host.client(cluster, max_connections=16, user_agent=agent) as client,
-        Webhook(
-            client, settings, metrics=AdmissionMetrics(registry), clock=host.clock, rng=host.rng
-        ) as webhook,
+        Webhook(client, settings, metrics=AdmissionMetrics(registry), host=host) as webhook,
     ):
         yield webhook

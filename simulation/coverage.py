@@ -23,14 +23,14 @@ _SIMULATED: Final = (
     "kubeio/rest",
 )
 _LEFT_OUT: Final = (
-    "sharder/admission",
     "sharder/live",
     "sharder/rings/ring_file.py",
     "shard_controller/observe/watchdog.py",
 )
-"""What no run starts: the webhook, the live view, rings in files, threads beside the loop."""
+"""What no run starts: the live view, rings in files, threads beside the loop."""
 _NOT_SIMULATED: Final = frozenset(
     {
+        "admission failed",
         "object cannot be read",
         "object could not be stored in the cache",
         "object not handled",

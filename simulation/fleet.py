@@ -2,71 +2,57 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Final
-
-import msgspec
+from typing import Any, Final
 
 import shard_controller as sc
 from devcluster.embedded.stateful_sets import STATEFUL_SETS_DEFINITION
 from devcluster.embedded.status import Refusal
+from kubeio.program.http_server import Handler
 from kubeio.program.yaml_file import read_document
 from ringleader.assets import ring_crd, website_crd
 from shard_controller.process.app import serve
 from shard_controller.process.settings import Settings
 from sharder import app as sharder_app
+from sharder.admission.settings import BIND_FLAG, Lifetimes, ServiceTarget, WebhookSettings
 from sharder.settings import Settings as SharderSettings
+from simulation.admission import CONFIGURATIONS_DEFINITION, Admission
 from simulation.api_server import ApiServer
+from simulation.controllers import controller_of
 from simulation.hosts import SimulatedHost, SimulatedReplicaHost
 from simulation.judges import Judges
 from simulation.machine import Machine
 from simulation.network import Network
 from simulation.process import Process
-from simulation.scale import FORMER, GROUP, KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, THEME, Scale
+from simulation.scale import (
+    FORMER,
+    GROUP,
+    KEYS,
+    LEASE_NAMESPACE,
+    RING,
+    SELECTED,
+    SITES,
+    STRANGER,
+    THEME,
+    Scale,
+)
 from simulation.store import Store
 from simulation.world import World
 
-UNFIT: Final = "unfit"
-"""A content that does not fit the controller's model."""
-REFUSED: Final = "refused"
-"""A content that its reconciler refuses for good."""
 GRACE_S: Final = 40.0
 """The pods' terminationGracePeriodSeconds."""
-_LONG_SHARE: Final = 0.1
-"""Reconciles that may take two durations of a Lease."""
-_AGAIN_SHARE: Final = 0.5
-"""Reconciles that ask for another one: a replica that is cut off has work, too."""
-_DEAF_SHARE: Final = 0.005
-"""Reconciles that go on when they are cancelled."""
-_BACKOFF_S: Final = 60.0
-"""The longest delay after failures: what failed through all the faults is done again before the judgement."""
-_MORE_SITES: Final = 1000
-_FIRST_PID: Final = 100
-
-
-class _Spec(msgspec.Struct):
-    html: Annotated[str, msgspec.Meta(pattern=f"^(?!{UNFIT})")] = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    observed_generation: int = 0
-
-
-class _Website(msgspec.Struct):
-    spec: _Spec
-    status: _Status | None = None
-
-
-_WEBSITES: Final = sc.Resource("websites.example.com/v1", _Website)
-_INDEXED: Final = sc.Resource(
-    "websites.example.com/v1", _Website, indexes={"parity": lambda site: [str(int(site.spec.html) % 2)]}
+_WEBHOOK: Final = WebhookSettings(
+    host="",
+    port=0,
+    target=ServiceTarget("default", "sharder"),
+    namespace="default",
+    lifetimes=Lifetimes(authority_s=600, serving_s=200, spread_s=20),
 )
-_CONFIGMAPS: Final = sc.Resource("configmaps/v1", dict)
-_THEMES: Final[sc.Resource[dict[str, Any]]] = sc.Resource("serviceaccounts/v1", dict)
+"""Its certificates are renewed within a run."""
+_FIRST_PID: Final = 100
 
 
 class Replica:
@@ -131,6 +117,7 @@ class Fleet:
         self.is_settling = False
         """Whether the faults are over: reconciles do not repeat themselves any more."""
         self._lives: Final[list[Replica]] = []
+        self._sharders: Final[dict[str, tuple[Process, SimulatedHost]]] = {}
         self._pids: Final[dict[int, Process]] = {}
         self._rng: Final = world.rng("fleet")
         self.ring: Final = self._ring()
@@ -140,10 +127,12 @@ class Fleet:
         self._ring_definition: Final[dict[str, Any]] = read_document("definition", ring_crd())
         self._prepare()
         self.judges: Final = Judges(world, self.store, self, keys=KEYS)
+        self.admission: Final = Admission(world, self.network, self.store, self._webhooks)
+        self.admission.on_label = self.judges.admitted
 
     @property
     def resources(self) -> frozenset[str]:
-        return frozenset({"websites.example.com", "configmaps"})
+        return frozenset({"websites.example.com", "pages.example.com", "configmaps"})
 
     @property
     def controlled(self) -> frozenset[str]:
@@ -220,9 +209,19 @@ class Fleet:
             lease_duration_s=float(self.scale.lease_s),
             rings=(RING,),
             upgrade_crd=True,
+            webhook=_WEBHOOK if self.scale.admits else None,
         )
         host = SimulatedHost(process, self.network, user=process.name)
+        self._sharders[process.name] = (process, host)
         return _without_code(sharder_app.run(settings, host))
+
+    def _webhooks(self) -> list[tuple[Process, Handler]]:
+        """The sharders' processes that serve a webhook, or did until now."""
+        return [
+            (process, host.served[BIND_FLAG])
+            for process, host in self._sharders.values()
+            if BIND_FLAG in host.served
+        ]
 
     def _replica(self, process: Process) -> Coroutine[Any, Any, int]:
         host = SimulatedReplicaHost(process, self.network, user=process.name, is_running=self.is_running)
@@ -237,57 +236,7 @@ class Fleet:
             blocked_loop_s=0,
             termination_grace_s=GRACE_S,
         )
-        return serve(self._controller(replica), sc.Sharded(RING), settings, host)
-
-    def _controller(self, replica: Replica) -> sc.Controller[_Website]:
-        """The controller of the example, with a wait, an outside system and the judges."""
-        watches = self.scale.watches
-        controller = sc.Controller(
-            _INDEXED if watches else _WEBSITES,
-            owns=[_CONFIGMAPS],
-            watches=[sc.Watch(_THEMES, map=self._themed, namespaces=[SITES])] if watches else [],
-            when=_is_edited if watches else None,
-            workers=4,
-            timeout_s=self.scale.timeout_s,
-            backoff=sc.Backoff(max_s=_BACKOFF_S),
-        )
-        rng, judges, longest_s = replica.process.rng, self.judges, self.scale.longest_reconcile_s
-
-        @controller.reconcile
-        async def publish(ctx: sc.Context[_Website]) -> sc.Result:
-            with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
-                if ctx.is_deleting:
-                    return sc.Done()
-                is_long = rng.random() < _LONG_SHARE
-                await asyncio.sleep(rng.uniform(0, 2 * self.scale.lease_s if is_long else longest_s))
-                if rng.random() < _DEAF_SHARE:
-                    await _work_on(2 * self.scale.lease_s)
-                judges.write_outside(replica, ctx.uid, ctx.fencing_token)
-                data = {"index.html": ctx.object.spec.html}
-                if watches:
-                    data[THEME] = theme_of(ctx.get(_THEMES, THEME))
-                await ctx.apply(_CONFIGMAPS, ctx.name, {"data": data})
-                ctx.status["observedGeneration"] = ctx.generation
-                ctx.status["configMap"] = ctx.shard
-                if ctx.object.spec.html == REFUSED:
-                    raise sc.PermanentError("refused by the reconciler", reason="Refused")
-                if rng.random() < _AGAIN_SHARE and not self.is_settling:
-                    return sc.RequeueAfter(seconds=rng.uniform(0.5, 2 * self.scale.lease_s))
-                return sc.Done()
-
-        if self.scale.finalizes:
-
-            @controller.finalizer("example.com/simulated")
-            async def retire(ctx: sc.Context[_Website]) -> None:
-                with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
-                    await asyncio.sleep(rng.uniform(0, longest_s))
-
-        return controller
-
-    def _themed(self, changed: sc.Snapshot[dict[str, Any]]) -> list[str]:
-        """Names of the objects that depend on a theme: every name that users may have given."""
-        int(theme_of(changed.object))
-        return [f"site-{number}" for number in range(self.scale.objects + _MORE_SITES)]
+        return serve(controller_of(replica, self), sc.Sharded(RING), settings, host)
 
     def _declare_replicas(self) -> None:
         """The StatefulSet of the replicas wants as many as are wanted here."""
@@ -311,9 +260,10 @@ class Fleet:
         store = self.store
         store.create_definition(self._ring_definition)
         self.define()
-        store.request(
-            "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", STATEFUL_SETS_DEFINITION
-        )
+        if self.scale.pages:
+            self.define_pages()
+        store.create_definition(STATEFUL_SETS_DEFINITION)
+        store.create_definition(CONFIGURATIONS_DEFINITION)
         store.request(
             "POST",
             "/apis/apps/v1/namespaces/default/statefulsets",
@@ -327,6 +277,8 @@ class Fleet:
         """Create what a user would miss: namespaces, definition, ring. What exists stays as it is."""
         namespaces = [partial(self.create_namespace, name) for name in (SITES, LEASE_NAMESPACE)]
         missed: list[Callable[[], None]] = [*namespaces, self.define, self.define_ring, self.create_ring]
+        if self.scale.pages:
+            missed.append(self.define_pages)
         for create in missed:
             with suppress(Refusal):
                 create()
@@ -338,7 +290,8 @@ class Fleet:
 
     def create_namespace(self, name: str) -> None:
         """With what users keep in it. Raises: Refusal while it exists."""
-        self.store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        labels = SELECTED["matchLabels"] if name == SITES else {}
+        self.store.request("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         if name == LEASE_NAMESPACE:
             lease = {"metadata": {"name": STRANGER}, "spec": {"holderIdentity": "its-leader"}}
             path = f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases"
@@ -387,6 +340,12 @@ class Fleet:
         }
         if self.scale.groups:
             spec |= {"key": "Label", "keyLabel": GROUP}
+        if self.scale.pages:
+            spec["resources"].append({"group": "example.com", "resource": "pages"})
+        if self.scale.selects:
+            spec["namespaceSelector"] = SELECTED
+        if self.scale.admits:
+            spec["assignAtAdmission"] = True
         if self.scale.activates:
             spec["activation"] = {"lease": {"namespace": LEASE_NAMESPACE, "name": FORMER}}
         return {
@@ -395,30 +354,6 @@ class Fleet:
             "metadata": {"name": RING},
             "spec": spec,
         }
-
-
-def theme_of(account: dict[str, Any] | None) -> str:
-    """The theme that a ServiceAccount carries; empty if there is none."""
-    return str(((account or {}).get("metadata", {}).get("annotations") or {}).get(THEME, ""))
-
-
-def _is_edited(old: sc.Snapshot[_Website], new: sc.Snapshot[_Website]) -> bool:
-    """Or its status goes back: a write of it was repeated."""
-    is_reverted = _observed(new.object) < _observed(old.object)
-    return is_reverted or old.object.spec.html != new.object.spec.html
-
-
-def _observed(site: _Website) -> int:
-    return site.status.observed_generation if site.status is not None else 0
-
-
-async def _work_on(for_s: float) -> None:
-    """Code that does not heed its cancellation."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + for_s
-    while (left_s := until - loop.time()) > 0:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(left_s)
 
 
 async def _without_code(main: Coroutine[Any, Any, None]) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from devcluster.accounts import Account
 from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster
 from kubeio.http.endpoint import Endpoint, Trust
 from kubeio.program.host import Host
-from kubeio.program.http_server import HttpServer
+from kubeio.program.http_server import READ_METHODS, Handler, HttpServer, Limits
 from kubeio.program.loop_thread import LoopThread, Main
 from kubeio.rest.client import Client
 from kubeio.shard.exit_timer import ExitTimer
@@ -50,6 +51,8 @@ class SimulatedHost(Host):
         self._process: Final = process
         self._network: Final = network
         self._account: Final = Account(user)
+        self.served: Final[dict[str, Handler]] = {}
+        """What answers at the address of each flag."""
 
     def cluster(
         self, *, kubeconfig: str | None, context: str | None, service_account: Path = SERVICE_ACCOUNT
@@ -68,8 +71,17 @@ class SimulatedHost(Host):
         return Client(cluster, user_agent=user_agent, clock=self.clock, transport=connection)
 
     def serve(
-        self, bind: str, port: int, handler: Any, *, flag: str
+        self,
+        bind: str,
+        port: int,
+        handler: Handler,
+        *,
+        flag: str,
+        tls: ssl.SSLContext | None = None,
+        methods: tuple[str, ...] = READ_METHODS,
+        limits: Limits | None = None,
     ) -> AbstractAsyncContextManager[HttpServer]:
+        self.served[flag] = handler
         return _Unserved(bind, port, handler, flag=flag)
 
     def loop_thread(self, main: Main, *, name: str, on_error: Callable[[BaseException], None]) -> LoopThread:

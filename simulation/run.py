@@ -10,15 +10,14 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from devcluster.embedded.store import Entry
 from simulation.coverage import note_log, watch_decisions
 from simulation.faults import KINDS, Fault, Faults, draw
-from simulation.fleet import Fleet, theme_of
-from simulation.judges import LEASES
+from simulation.fleet import Fleet
 from simulation.knobs import turn
 from simulation.process import present
 from simulation.record import describe_log
-from simulation.scale import KEYS, LEASE_NAMESPACE, THEME, Scale, draw_large_scale, draw_scale
+from simulation.scale import Scale, draw_large_scale, draw_scale
+from simulation.settled import unsettled
 from simulation.users import Users
 from simulation.world import RECENT, Violation, World
 
@@ -138,48 +137,6 @@ def _judge_rest(world: World, fleet: Fleet) -> None:
     sent = fleet.network.requests - before
     if sent > most:
         world.violate("rest", f"{sent:,} requests in a minute without changes, more than {most:,.0f}")
-
-
-def unsettled(fleet: Fleet) -> str:
-    """What does not yet hold that has to hold in the end; empty if all does."""
-    leases = {
-        entry.name: entry
-        for entry in fleet.store.kind(*LEASES).collection.entries()
-        if entry.namespace == LEASE_NAMESPACE
-    }
-    if fleet.store.endpoints.registry.get("example.com", "websites") is None:
-        return "websites are not served"
-    for entry in fleet.store.kind("example.com", "websites").collection.entries():
-        if why := _misplaced(entry, leases, fleet):
-            return f"websites {entry.name} {why}"
-        doc = entry.decoded()
-        seen, generation = (doc.get("status") or {}).get("observedGeneration"), entry.generation
-        if seen != generation:
-            return f"websites {entry.name} is at generation {generation}, and {seen} was reconciled"
-    for entry in fleet.store.kind("", "configmaps").collection.entries():
-        if KEYS.shard in entry.labels and (why := _misplaced(entry, leases, fleet)):
-            return f"configmaps {entry.name} {why}"
-    return _outdated(fleet) if fleet.scale.watches else ""
-
-
-def _outdated(fleet: Fleet) -> str:
-    """What was made of another theme than the present one; empty if nothing."""
-    themes = [entry.decoded() for entry in fleet.store.kind("", "serviceaccounts").collection.entries()]
-    theme = theme_of(next(iter(themes), None))
-    for entry in fleet.store.kind("", "configmaps").collection.entries():
-        if KEYS.shard in entry.labels and (found := entry.decoded()["data"].get(THEME)) != theme:
-            return f"configmaps {entry.name} has the theme {found}, not {theme}"
-    return ""
-
-
-def _misplaced(entry: Entry, leases: dict[str, Entry], fleet: Fleet) -> str:
-    shard = entry.labels.get(KEYS.shard, "")
-    if KEYS.drain in entry.labels:
-        return f"has a drain label, and belongs to {shard or 'no shard'}"
-    replica = fleet.of_shard(shard) if shard else None
-    if replica is None or not replica.may_work or shard not in leases:
-        return f"belongs to {shard or 'no shard'}, which does not work"
-    return ""
 
 
 def _log_into(world: World, reached: Counter[str]) -> None:

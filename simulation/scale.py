@@ -18,9 +18,12 @@ FORMER: Final = "former-controller"
 """The leader-election Lease of the controller that the ring replaces."""
 THEME: Final = "theme"
 """A ServiceAccount that every object depends on; its annotation of this name is the theme."""
+SELECTED: Final = {"matchLabels": {"sites": "here"}}
+"""What a ring with a namespaceSelector selects."""
 GROUP: Final = "group"
 """The label whose value is the key of a ring with groups."""
-RESOURCES: Final = (("example.com", "websites"), ("", "configmaps"))
+RESOURCES: Final = (("example.com", "websites"), ("example.com", "pages"), ("", "configmaps"))
+_PAGES_EVERY: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +47,24 @@ class Scale:
     """Whether the ring's key is a label of the objects: a child's key is not seen by its name."""
     activates: bool = False
     """Whether the ring replaces a controller with a leader election."""
+    writes_more: bool = False
+    """Whether the controller writes to its object before it ends, deletes children, and reconciles all now and then."""
+    pages: bool = False
+    """Whether the ring has a second resource, pages, which some of the replicas work, and nothing else."""
+    selects: bool = False
+    """Whether the ring selects namespaces by a label."""
+    admits: bool = False
+    """Whether sharders name owners at admission."""
     longest_reconcile_s: float
     timeout_s: float
     """Reconciles that take longer are cancelled."""
     updates_per_s: float
     faults_until_s: float = 240.0
     """Until then faults strike."""
+
+    def works_pages(self, replica: str) -> bool:
+        """Whether *replica* works pages; the others work websites."""
+        return self.pages and int(replica.rpartition("-")[2]) % _PAGES_EVERY == 1
 
     @property
     def requests_at_rest(self) -> float:
@@ -99,4 +114,8 @@ def draw_scale(rng: random.Random) -> Scale:
         longest_reconcile_s=rng.choice((0.01, 0.5, 3.0)),
         timeout_s=lease_s * rng.choice((2.0, 4.0)),
         updates_per_s=rng.choice((0.5, 1.0, 2.0)),
+        writes_more=rng.random() < 0.3,
+        pages=rng.random() < 0.2,
+        selects=rng.random() < 0.2,
+        admits=rng.random() < 0.2,
     )

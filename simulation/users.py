@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from devcluster.embedded.status import Refusal
 from simulation.fleet import Fleet
 from simulation.scale import GROUP, SITES
 
 _PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
+_PAGES_PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/pages"
 _GROUPS: Final = 20
 _MERGE: Final = "application/merge-patch+json"
 
@@ -29,6 +31,8 @@ class Users:
         """Create every object within ten seconds, then change them."""
         for _ in range(self._fleet.scale.objects):
             self._world.after(self._rng.uniform(0, 10), self.create)
+        for number in range(self._fleet.scale.objects // 4 if self._fleet.scale.pages else 0):
+            self._world.after(self._rng.uniform(0, 10), partial(self._create_page, number))
         self._again()
 
     def stop(self) -> None:
@@ -49,17 +53,16 @@ class Users:
     def create(self) -> None:
         name = f"site-{self._made}"
         self._made += 1
-        self._fleet.store.request(
-            "POST",
-            _PATH,
-            {
-                "apiVersion": "example.com/v1",
-                "kind": "Website",
-                "metadata": {"name": name, "labels": {GROUP: str(self._made % _GROUPS)}},
-                "spec": {"html": "0"},
-            },
-        )
-        self.names.append(name)
+        self._post(name, "0", labels={GROUP: str(self._made % _GROUPS)})
+
+    def _create_page(self, number: int) -> None:
+        self._post(f"page-{number}", "0", kind="Page")
+
+    def _change_page(self) -> None:
+        name = f"page-{self._rng.randrange(max(1, self._fleet.scale.objects // 4))}"
+        body = {"spec": {"html": str(self._rng.randrange(10**6))}}
+        with suppress(Refusal):
+            self._fleet.store.request("PATCH", f"{_PAGES_PATH}/{name}", body, content_type=_MERGE)
 
     def _again(self) -> None:
         self._world.after(self._rng.expovariate(self._fleet.scale.updates_per_s), self._change)
@@ -67,6 +70,8 @@ class Users:
     def _change(self) -> None:
         if self._is_over:
             return
+        if self._fleet.scale.pages and self._rng.random() < 0.2:
+            self._change_page()
         draw = self._rng.random()
         with suppress(Refusal):  # it may be gone, or its namespace may be
             if draw < 0.05 or not self.names:
@@ -84,11 +89,20 @@ class Users:
 
     def _recreate(self, name: str) -> None:
         """The same name, another object."""
+        self._post(name, "1")
+
+    def _post(self, name: str, html: str, *, kind: str = "Website", **metadata: object) -> None:
         doc = {
             "apiVersion": "example.com/v1",
-            "kind": "Website",
-            "metadata": {"name": name},
-            "spec": {"html": "1"},
+            "kind": kind,
+            "metadata": {"name": name, **metadata},
+            "spec": {"html": html},
         }
-        self._fleet.store.request("POST", _PATH, doc)
-        self.names.append(name)
+        path = _PATH if kind == "Website" else _PAGES_PATH
+        self._fleet.admission.create(path, doc, partial(self._store, path))
+
+    def _store(self, path: str, doc: dict[str, Any]) -> None:
+        with suppress(Refusal):  # it may exist by now, or its namespace may be gone
+            self._fleet.store.request("POST", path, doc)
+            if path == _PATH:
+                self.names.append(doc["metadata"]["name"])

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.program.http_server import HttpServer
+from kubeio.program.http_server import READ_METHODS, HttpServer
 from kubeio.program.loop_thread import LoopThread
 from kubeio.rest.client import Client
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from kubeio.program.http_server import Handler
+    from kubeio.program.http_server import Handler, Limits
     from kubeio.program.loop_thread import Main
     from kubeio.rest.metrics import ClientMetrics
 
@@ -56,10 +57,18 @@ class Host:
         )
 
     def serve(
-        self, bind: str, port: int, handler: Handler, *, flag: str
+        self,
+        bind: str,
+        port: int,
+        handler: Handler,
+        *,
+        flag: str,
+        tls: ssl.SSLContext | None = None,
+        methods: tuple[str, ...] = READ_METHODS,
+        limits: Limits | None = None,
     ) -> AbstractAsyncContextManager[HttpServer]:
-        """A server for probes and pages. Raises, when entered: InputError that names *flag*."""
-        return HttpServer(bind, port, handler, flag=flag)
+        """A server, as `HttpServer` describes it. Raises, when entered: InputError that names *flag*."""
+        return HttpServer(bind, port, handler, flag=flag, tls=tls, methods=methods, limits=limits)
 
     def loop_thread(self, main: Main, *, name: str, on_error: Callable[[BaseException], None]) -> LoopThread:
         """A thread that runs *main* on an event loop of its own; not started."""

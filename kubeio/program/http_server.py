@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import ssl
 
 TEXT: Final = "text/plain; charset=utf-8"
+READ_METHODS: Final = ("GET", "HEAD")
 _log = structlog.get_logger("kubeio")
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _HANDSHAKE_S: Final = 5.0
@@ -89,7 +90,7 @@ class HttpServer:
         *,
         flag: str,
         tls: ssl.SSLContext | None = None,
-        methods: tuple[str, ...] = ("GET", "HEAD"),
+        methods: tuple[str, ...] = READ_METHODS,
         limits: Limits | None = None,
     ) -> None:
         self.bind: Final = bind

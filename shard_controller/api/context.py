@@ -203,8 +203,8 @@ class Context(Generic[M]):
         await self._session.writer.delete(kind, found)
 
     async def delete_self(self) -> None:
-        """Delete the object itself, in the version that this reconcile has seen or written. Raises: Refused."""
-        await self._session.writer.delete(self._session.caches.primary, self._session.current.meta)
+        """Delete the object itself. Raises: Refused if others changed more than its status since it was read."""
+        await self._session.writer.delete(self._session.caches.primary, self._session.seen)
 
     async def patch(self, change: Mapping[str, object]) -> None:
         """Merge *change* into the object itself (None removes a field), as one JSON Patch behind the fence."""

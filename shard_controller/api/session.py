@@ -18,7 +18,7 @@ from kubeio.rest.events import EventRecorder, Regarding, Type
 from shard_controller.api.conditions import Conditions, StagedConditions
 from shard_controller.declare.errors import PermanentError, Refused
 from shard_controller.objects import patching
-from shard_controller.objects.caches import Caches, ResourceCache, version_of
+from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.shard.writer import FencedWriter, decode_map
 
 _MAX_MESSAGE = 1024
@@ -59,13 +59,13 @@ class ReconcileSession:
         return self._log
 
     @property
-    def seen_version(self) -> int:
+    def seen(self) -> Meta:
         """The newest version of the object in which others changed nothing but status and finalizers since it was read.
 
         The answer to an own write is that version, unless it shows that others wrote before it.
         """
         is_own = _is_same(self._read, self.current)
-        return version_of(self.current.meta if is_own else self._read.meta)
+        return self.current.meta if is_own else self._read.meta
 
     @property
     def is_deleting(self) -> bool:

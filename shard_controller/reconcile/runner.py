@@ -275,7 +275,7 @@ class ReconcileRunner(Generic[M]):
             session.log.info("status of a permanent error not written", error=str(unwritten))
             return self._retry(request, unwritten, "lost")
         self._queue.forget(request)
-        self._queue.fail_permanently(request, session.seen_version)
+        self._queue.fail_permanently(request, version_of(session.seen))
         return "error", error
 
 

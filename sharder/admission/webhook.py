@@ -7,7 +7,6 @@ Leader and standbys serve alike. Only the leader writes: the keys here, the conf
 from __future__ import annotations
 
 import asyncio
-import random
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.failures import failure
-from kubeio.program.http_server import HttpRequest, HttpServer, Limits, Reply
+from kubeio.program.http_server import HttpRequest, Limits, Reply
 from sharder.admission.certificate_manager import CertificateManager, server_context
 from sharder.admission.dispatcher import DEADLINE_S, Dispatcher
 from sharder.admission.handler import AdmissionHandler
@@ -30,7 +29,7 @@ from sharder.ringspec.scope import EVERYWHERE
 from sharder.unowned.namespaces import Namespaces, selected_at_first
 
 if TYPE_CHECKING:
-    from kubeio.clock import Clock
+    from kubeio.program.host import Host
     from kubeio.rest.client import Client
     from sharder.admission.metrics import AdmissionMetrics
     from sharder.admission.settings import WebhookSettings
@@ -53,17 +52,15 @@ class Webhook:
         settings: WebhookSettings,
         *,
         metrics: AdmissionMetrics,
-        clock: Clock,
-        rng: random.Random,
+        host: Host,
     ) -> None:
         self.target: Final = settings.target
         self._client = client
-        self._clock = clock
-        self._rng = rng
+        self._host = host
         self._metrics = metrics
-        self._dispatcher = Dispatcher(metrics=metrics, clock=clock)
+        self._dispatcher = Dispatcher(metrics=metrics, clock=host.clock)
         tls = server_context()
-        self._server = HttpServer(
+        self._server = host.serve(
             settings.host,
             settings.port,
             self._answer,
@@ -78,7 +75,7 @@ class Webhook:
             name=settings.secret,
             names=(settings.target.host,),
             lifetimes=settings.lifetimes,
-            clock=clock,
+            clock=host.clock,
             tls=tls,
             expires_at=metrics.certificate_expires_at,
         )
@@ -94,10 +91,6 @@ class Webhook:
         traceback: TracebackType | None,
     ) -> None:
         await self._server.__aexit__(exc_type, exc, traceback)
-
-    @property
-    def port(self) -> int:
-        return self._server.port
 
     async def _answer(self, request: HttpRequest) -> Reply:
         return await self._dispatcher.answer(request.path, request.body)
@@ -139,8 +132,8 @@ class Webhook:
             spec,
             scope=EVERYWHERE,
             on_change=states.set_selected,
-            clock=self._clock,
-            rng=self._rng,
+            clock=self._host.clock,
+            rng=self._host.rng,
         )
         former = spec.activation.namespace if spec.activation is not None else spec.lease_namespace
         async with asyncio.TaskGroup() as tasks:

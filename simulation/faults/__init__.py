@@ -6,7 +6,7 @@ strikes with the others as before.
 
 from __future__ import annotations
 
-from simulation.faults import processes, requests, rings, servers, writers
+from simulation.faults import admission, processes, requests, rings, servers, writers
 from simulation.faults.plan import Fault, Faults, draw
 from simulation.faults.strike import KINDS, Strike
 
@@ -15,6 +15,7 @@ __all__ = [
     "Fault",
     "Faults",
     "Strike",
+    "admission",
     "draw",
     "processes",
     "requests",

@@ -10,8 +10,9 @@ from devcluster.embedded.status import Refusal
 from sharder.schema import SCHEMA, packaged_schema
 from simulation.faults.strike import CHILDREN_PATH, DEFINITIONS_PATH, RING_PATH, Strike, fault
 from simulation.network import Rule
-from simulation.scale import SITES
+from simulation.scale import SELECTED, SITES
 
+_NOTHING: Final = {"matchLabels": {"no": "such-label"}}
 _RINGS_PATH: Final = f"{DEFINITIONS_PATH}/controllerrings.ringleader.dev"
 _WEBSITES_PATH: Final = f"{DEFINITIONS_PATH}/websites.example.com"
 
@@ -41,7 +42,7 @@ def ring_spoiled(strike: Strike) -> None:
     """The ring's spec breaks a rule that a server without CEL does not know; it is corrected later."""
     strike.note("ring_spoiled")
     strike.edit_ring({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}})
-    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"namespaceSelector": None}))
+    strike.heal_in(strike.span_s(), partial(strike.reset_ring, "namespaceSelector"))
 
 
 @fault
@@ -75,11 +76,22 @@ def _kill_leader(strike: Strike) -> None:
 
 @fault
 def namespace_deselected(strike: Strike) -> None:
-    """The ring selects no namespace any more, and later all of them again."""
+    """The ring selects no namespace any more, and later what it usually selects."""
     strike.note("namespace_deselected")
     _trouble(strike, CHILDREN_PATH)
-    strike.edit_ring({"namespaceSelector": {"matchLabels": {"no": "such-label"}}})
-    strike.heal_in(strike.span_s(), partial(strike.edit_ring, {"namespaceSelector": None}))
+    strike.edit_ring({"namespaceSelector": _NOTHING})
+    strike.heal_in(strike.span_s(), partial(strike.reset_ring, "namespaceSelector"))
+
+
+@fault
+def namespace_relabelled(strike: Strike) -> None:
+    """The objects' namespace loses its labels for a while: a ring with a namespaceSelector selects it no more."""
+    strike.note("namespace_relabelled")
+    _trouble(strike, "/api/v1/namespaces?")
+    path = f"/api/v1/namespaces/{SITES}"
+    strike.merge(path, {"metadata": {"labels": dict.fromkeys(SELECTED["matchLabels"])}})
+    selected = {"metadata": {"labels": SELECTED["matchLabels"]}}
+    strike.correct_in(strike.span_s(), partial(strike.merge, path, selected))
 
 
 @fault
@@ -112,6 +124,8 @@ def _trouble(strike: Strike, path: str) -> None:
 @fault
 def resource_unserved(strike: Strike) -> None:
     """The ring lists a resource whose definition comes later, and gives it up again."""
+    if strike.fleet.scale.pages:
+        return
     strike.note("resource_unserved")
     resources = strike.fleet.ring["spec"]["resources"]
     strike.edit_ring({"resources": [*resources, {"group": "example.com", "resource": "pages"}]})

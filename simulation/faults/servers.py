@@ -16,6 +16,7 @@ _EDITED: Final = (
     "maxLeaseDurationSeconds",
     "resources",
     "members",
+    "assignAtAdmission",
 )
 """Fields that other faults edit for a while."""
 _NOTICES_S = 60.0
@@ -92,8 +93,7 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
         stream.cut()
     for server in fleet.servers:
         server.begin_history()
-    undone = {field: fleet.ring["spec"].get(field) for field in _EDITED}
-    strike.heal_in(strike.span_s(), partial(strike.edit_ring, undone))
+    strike.heal_in(strike.span_s(), partial(strike.reset_ring, *_EDITED))
     strike.heal_in(strike.span_s(), fleet.correct)
     if bump:
         _kill_all(strike)

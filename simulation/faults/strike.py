@@ -198,6 +198,13 @@ class Strike:
         """Merge *change* into the ring's spec, if there is a ring."""
         self.merge(RING_PATH, {"spec": change})
 
+    def reset_ring(self, *fields: str) -> None:
+        """Have *fields* of the ring's spec as they usually are."""
+        usual = {field: self.fleet.ring["spec"].get(field) for field in fields}
+        maps = (field for field, value in usual.items() if isinstance(value, dict))
+        self.edit_ring(dict.fromkeys(maps))  # a merge would leave in them what they have more
+        self.edit_ring(usual)
+
     def merge(self, path: str, change: Mapping[str, object]) -> None:
         """Merge *change* into what is at *path*, if it is there."""
         with suppress(Refusal):

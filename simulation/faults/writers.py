@@ -6,8 +6,8 @@ from contextlib import suppress
 from functools import partial
 
 from devcluster.embedded.status import Refusal
+from simulation.controllers import REFUSED, UNFIT
 from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, Strike, fault
-from simulation.fleet import REFUSED, UNFIT
 from simulation.network import Rule
 from simulation.scale import FORMER, KEYS, LEASE_NAMESPACE, RING, SITES, STRANGER, THEME
 

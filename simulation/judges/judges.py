@@ -44,6 +44,10 @@ class Judges:
         """An outside system gets a write with *token*; whether it accepts it."""
         return self._objects.write_outside(replica, uid, token)
 
+    def admitted(self, owner: str, asked_at: float) -> None:
+        """A sharder named *owner* for an object that is being created, asked at *asked_at*."""
+        self._objects.admitted(owner, asked_at)
+
     def ended(self, replica: Replica) -> None:
         """The process of *replica* has ended: nothing of it runs."""
         self._reconciles.ended(replica)

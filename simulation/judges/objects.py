@@ -35,7 +35,8 @@ class ObjectJudge:
         self._unfenced: Final[set[int]] = set()
         """Creates that may be too late: no promise covers them."""
         for group, plural in RESOURCES:
-            store.kind(group, plural).collection.listeners.append(self._on_object)
+            if (kind := store.endpoints.registry.get(group, plural)) is not None:
+                kind.collection.listeners.append(self._on_object)
         store.kind(*_DEFINITIONS).collection.listeners.append(self._on_definition)
 
     def judge_write(self, write: Write) -> None:
@@ -63,6 +64,19 @@ class ObjectJudge:
             return False
         self._register[uid] = token
         return True
+
+    def admitted(self, owner: str, asked_at: float) -> None:
+        """A sharder named *owner* for an object that is being created: held since it was asked, with full caches."""
+        known = self._known
+        if owner in known.forged or asked_at <= known.history_began_at:
+            return
+        until = known.held_until.get(owner, -1.0)
+        if until is not None and until < asked_at:
+            known.violate(
+                "evidence", f"{owner} is named at admission, asked at {asked_at:.3f}, held until {until:.3f}"
+            )
+        if owner not in known.synced:
+            known.violate("full caches", f"{owner} is named at admission, and its caches are not full")
 
     def begin_history(self) -> None:
         self.judge_all_writes()

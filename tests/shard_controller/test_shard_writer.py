@@ -257,10 +257,10 @@ async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard)
 async def test_the_answer_to_an_own_write_was_seen(shard: Shard) -> None:
     read = await shard.knows(shard.sites, BLOG)
     session = shard.session()
-    assert session.seen_version == version_of(read)
+    assert session.seen == read
     await session.write_finalizers(["example.com/page"])
     await session.write_status({"phase": "Refused"})
-    assert session.seen_version == version_of(session.current.meta) > version_of(read)
+    assert session.seen == session.current.meta != read
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,17 @@ async def test_the_answer_to_an_own_write_may_show_what_was_not_seen(
     await shard.bench.merge(WEBSITES, "blog", **edit)
     await session.write_status({"phase": "Refused"})
     assert version_of(session.current.meta) > version_of(read)
-    assert session.seen_version == version_of(read)
+    assert session.seen == read
+
+
+async def test_an_object_that_others_edited_before_an_own_write_does_not_delete_itself(shard: Shard) -> None:
+    await shard.knows(shard.sites, BLOG)
+    session = shard.session()
+    await shard.bench.edit("blog", "next")
+    await session.write_status({"phase": "Expired"})
+    with pytest.raises(Refused):
+        await Context(None, session).delete_self()
+    assert (await shard.bench.get("websites", "blog"))["spec"]["html"] == "next"
 
 
 @pytest.mark.parametrize(("data", "is_seen"), [("old", True), ("next", False)])
@@ -292,7 +302,7 @@ async def test_an_object_without_generation_is_compared_whole(shard: Shard, data
 
     session = shard.session(version(7, "old"))
     session.current = version(9, data)
-    assert session.seen_version == (9 if is_seen else 7)
+    assert version_of(session.seen) == (9 if is_seen else 7)
 
 
 @pytest.mark.parametrize("how", ["create", "apply"])

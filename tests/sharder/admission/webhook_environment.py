@@ -19,10 +19,10 @@ from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock
 from kubeio.errors import NotFound
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
+from kubeio.program.host import Host
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
@@ -99,15 +99,15 @@ class WebhookEnvironment(SharderEnvironment):
         """The components of a sharder, and its webhook at an address of its own."""
         user = await self.plane.kubeconfig_for(identity)
         cluster = load_cluster(kubeconfig=str(user))
-        port, registry, clock = free_port(), CollectorRegistry(), SystemClock()
+        port, registry = free_port(), CollectorRegistry()
         settings = WebhookSettings(
             host=HOST, port=port, target=UrlTarget(f"https://{HOST}:{port}", HOST), namespace="default"
         )
-        metrics, rng = AdmissionMetrics(registry), random.Random(7)
+        metrics, host = AdmissionMetrics(registry), Host(rng=random.Random(7))
         async with (
             Client(cluster) as client,
             Client(cluster) as own,
-            Webhook(own, settings, metrics=metrics, clock=clock, rng=rng) as webhook,
+            Webhook(own, settings, metrics=metrics, host=host) as webhook,
         ):
             context = sharder_context(
                 client, identity=identity, metrics=SharderMetrics(registry), webhook=webhook
