@@ -106,7 +106,7 @@ def lines(count: int, *, metadata_only: bool) -> list[bytes]:
 def load(form: Stored, count: int) -> Loaded:
     """Decode *count* lines, store the objects as *form* and queue their keys."""
     declared = Declared("websites.example.com/v1", Website, stored=form)
-    kind = ResourceCache(WEBSITES, clock=SystemClock(), declared=declared)
+    kind = ResourceCache(WEBSITES, declared=declared)
     queue: WorkQueue[Request] = WorkQueue(clock=SystemClock(), rng=_rng)
 
     def learn(batch: list[bytes]) -> None:

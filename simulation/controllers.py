@@ -107,6 +107,7 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
         with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
             if ctx.is_deleting:
                 return sc.Done()
+            judges.reads(replica, ctx.uid, ctx.generation, ctx.object.spec.html)
             is_long = rng.random() < _LONG_SHARE
             await asyncio.sleep(rng.uniform(0, 2 * scale.lease_s if is_long else scale.longest_reconcile_s))
             if rng.random() < _DEAF_SHARE:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 
 from kubeio.errors import InputError, NotFound
@@ -137,7 +138,7 @@ class ReconcileSession:
             else JsonPatch().add(pointer, list(wanted))
         )
         await self.patch(patch)
-        self.meta = self.current.meta
+        self.meta = msgspec.structs.replace(self.meta, finalizers=self.current.meta.finalizers)
 
     def recover(self) -> None:
         """The reconcile went well: stage that nothing is stalled."""

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from kubeio.clock import Clock
 from kubeio.errors import InputError
 from kubeio.models import Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import ApiResource
@@ -25,10 +24,10 @@ from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource as Declared
 from shard_controller.declare.resource import form_of, index_functions_of
 from shard_controller.declare.watches import Watch
+from shard_controller.objects.passed import Passed
 
 T = TypeVar("T")
 log = structlog.get_logger("shard_controller")
-WRITTEN_FOR_S = 60.0
 MAX_UNFIT = 1000
 """Unfit objects whose version is remembered; beyond that they are logged again."""
 
@@ -81,7 +80,6 @@ class ResourceCache:
         self,
         resource: ApiResource,
         *,
-        clock: Clock,
         declared: Declared[Any] | None = None,
         remembers: bool = False,
         keeps: frozenset[str] = frozenset(),
@@ -96,8 +94,8 @@ class ResourceCache:
             on_fault=self._log_fault,
         )
         self._indexes = tuple(declared.indexes) if declared is not None else ()
-        self._written: dict[ObjectKey, tuple[float, Object]] = {}
-        self._clock = clock
+        self._written: dict[ObjectKey, Object] = {}
+        self._passed = Passed()
 
     @property
     def name(self) -> str:
@@ -109,8 +107,8 @@ class ResourceCache:
         written = self._written.get(key)
         if written is None:
             return cached
-        if cached is None or version_of(cached.meta) < version_of(written[1].meta):
-            return written[1]
+        if cached is None or version_of(cached.meta) < version_of(written.meta):
+            return written
         del self._written[key]
         return cached
 
@@ -140,12 +138,12 @@ class ResourceCache:
         """
         key = answer.meta.key
         if is_new or key in self._written or key in self.store:
-            self._written[key] = (self._clock.now(), answer)
+            self._written[key] = answer
 
     def shown(self, key: ObjectKey, meta: Meta | None) -> None:
         """The watch showed *key* in the version *meta*, or that it left: own writes up to that are settled."""
         written = self._written.get(key)
-        if written and (meta is None or version_of(meta) >= version_of(written[1].meta)):
+        if written and (meta is None or version_of(meta) >= version_of(written.meta)):
             del self._written[key]
 
     def removed(self, key: ObjectKey) -> None:
@@ -155,7 +153,7 @@ class ResourceCache:
     def children(self, owner: Meta, *, of: ApiResource) -> list[Meta]:
         """Metadata of the objects that *owner*, an object of the resource *of*, controls."""
         keys = set(self.store.children(owner.uid))
-        for key, (_, answer) in self._written.items():
+        for key, answer in self._written.items():
             if is_controlled(answer.meta, by=owner, of=of):
                 keys.add(key)
         known = (self.meta(key) for key in sorted(keys))
@@ -174,7 +172,7 @@ class ResourceCache:
                 f"declare it: sc.Resource(..., indexes={{{name!r}: function}})",
             )
         keys = self.store.by_index(name, value)
-        for key, (_, answer) in list(self._written.items()):
+        for key, answer in list(self._written.items()):
             if self.get(key) is answer:
                 if value in self.store.values(name, key, answer.raw):
                     keys.add(key)
@@ -182,10 +180,13 @@ class ResourceCache:
                     keys.discard(key)
         return sorted(keys)
 
-    def sweep(self) -> None:
-        """Forget own writes that the watch has not shown for `WRITTEN_FOR_S`."""
-        horizon = self._clock.now() - WRITTEN_FOR_S
-        for key in [key for key, (at, _) in self._written.items() if at < horizon]:
+    def forget(self, streamed: int) -> None:
+        """Forget own writes that the watch, by now at *streamed*, has passed: it showed that the object left.
+
+        A watch that lags forgets nothing: who read an own write reads nothing older afterwards.
+        """
+        versions = {key: version_of(answer.meta) for key, answer in self._written.items()}
+        for key in self._passed.keys(versions, streamed):
             del self._written[key]
 
     def _log_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
@@ -203,8 +204,8 @@ class ResourceCache:
 class ReadOnlyCache(ResourceCache):
     """A resource outside the ring: seen whole or as its watch selects, never written, drained or labelled."""
 
-    def __init__(self, watch: Watch[Any], resource: ApiResource, *, clock: Clock) -> None:
-        super().__init__(resource, clock=clock, declared=watch.resource, remembers=True)
+    def __init__(self, watch: Watch[Any], resource: ApiResource) -> None:
+        super().__init__(resource, declared=watch.resource, remembers=True)
         self.watch = watch
         self._unfit: dict[ObjectKey, str] = {}  # logged: key to resourceVersion
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubeio.models import ObjectKey
+from shard_controller.objects.passed import Passed
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class MinVersions:
 
     def __init__(self) -> None:
         self._min_versions: dict[ObjectKey, _Floor] = {}
-        self._passed: dict[ObjectKey, int] = {}
+        self._passed = Passed()
 
     def __len__(self) -> int:
         return len(self._min_versions)
@@ -69,17 +70,10 @@ class MinVersions:
         self._raise_to(key, version + 1, unanswered=False)
 
     def forget(self, streamed: int) -> None:
-        """Drop what the stream has passed: called now and then with the newest version seen on the object's watch.
-
-        An entry goes at the second call above its floor, since events up to *streamed* may still be under way.
-        """
-        passed = {
-            k: e.version for k, e in self._min_versions.items() if not e.unanswered and e.version <= streamed
-        }
-        for key, version in passed.items():
-            if self._passed.get(key) == version:
-                del self._min_versions[key]
-        self._passed = {k: v for k, v in passed.items() if k in self._min_versions}
+        """Drop what the stream has passed: called now and then with the newest version seen on the object's watch."""
+        answered = {key: entry.version for key, entry in self._min_versions.items() if not entry.unanswered}
+        for key in self._passed.keys(answered, streamed):
+            del self._min_versions[key]
 
     def _raise_to(self, key: ObjectKey, version: int, *, unanswered: bool) -> None:
         entry = self._min_versions.get(key)

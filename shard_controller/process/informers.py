@@ -93,11 +93,11 @@ class Informers:
         self._handlers.caches_full()
 
     def sweep(self) -> None:
-        """Forget what every watch has shown by now, and own writes that none showed."""
+        """Forget what every watch has passed by now."""
         for kind in self.caches:
             streamed = min(order(source.resource_version) for source in self._sources[kind])
             self._ownership.forget(kind, streamed)
-            kind.sweep()
+            kind.forget(streamed)
 
     async def run(self) -> None:
         """Follow every watch until cancelled."""

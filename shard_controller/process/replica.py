@@ -419,7 +419,7 @@ class Replica:
             self._stopping.set()
 
     async def _resources(self, view: RingView | None) -> Caches:
-        return await find_resources(self._client, self._controller, self._settings, view, self._clock)
+        return await find_resources(self._client, self._controller, self._settings, view)
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:
         """Observers of every reconcile; a journal begins with the name of *shard*."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from kubeio.clock import Clock
 from kubeio.errors import InputError
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
@@ -25,7 +24,7 @@ log = structlog.get_logger("shard_controller")
 
 
 async def find_resources(
-    client: Client, controller: Controller[Any], settings: Settings, view: RingView | None, clock: Clock
+    client: Client, controller: Controller[Any], settings: Settings, view: RingView | None
 ) -> Caches:
     """Caches for all that *controller* declares and, with a ring, all that its *view* says is controlled.
 
@@ -39,8 +38,7 @@ async def find_resources(
     if lacks_status(primary, await discovery.subresources(primary)):
         log.warning("no status subresource", resource=primary.group_resource, remedy=STATUS_REMEDY)
     watched = [
-        ReadOnlyCache(watch, await discovery.resolve(watch.resource.text), clock=clock)
-        for watch in controller.watches
+        ReadOnlyCache(watch, await discovery.resolve(watch.resource.text)) for watch in controller.watches
     ]
     controlled = list(dict.fromkeys(owned.values()))
     if view is not None:
@@ -52,7 +50,6 @@ async def find_resources(
     kinds = [
         ResourceCache(
             resource,
-            clock=clock,
             declared=declared.get(resource),
             remembers=resource in remembered,
             keeps=frozenset({view.keys.turn}) if view is not None else frozenset(),

@@ -48,6 +48,10 @@ class Judges:
         """A sharder named *owner* for an object that is being created, asked at *asked_at*."""
         self._objects.admitted(owner, asked_at)
 
+    def reads(self, replica: Replica, uid: str, generation: int, html: str) -> None:
+        """A reconcile of *replica* takes *html* for the content of *uid* at *generation*."""
+        self._objects.reads(replica, uid, generation, html)
+
     def ended(self, replica: Replica) -> None:
         """The process of *replica* has ended: nothing of it runs."""
         self._reconciles.ended(replica)

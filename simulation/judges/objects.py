@@ -32,6 +32,10 @@ class ObjectJudge:
         self._reconciles: Final = reconciles
         self._requests: Final = requests
         self._register: Final[dict[str, int]] = {}
+        self._contents: Final[dict[tuple[str, int], str]] = {}
+        """What users wrote, by uid and generation."""
+        self._read: Final[dict[tuple[Replica, str], int]] = {}
+        """The generation that a reconcile of a process read last, by uid."""
         self._unfenced: Final[set[int]] = set()
         """Creates that may be too late: no promise covers them."""
         for group, plural in RESOURCES:
@@ -65,6 +69,18 @@ class ObjectJudge:
         self._register[uid] = token
         return True
 
+    def reads(self, replica: Replica, uid: str, generation: int, html: str) -> None:
+        """A reconcile takes *html* for the content of *uid* at *generation*: what its status will say was observed."""
+        if self._known.is_beyond_promises(replica):
+            return
+        written, last = self._contents.get((uid, generation), html), self._read.get((replica, uid), 0)
+        what = f"{replica.shard} takes {html} for the content of {uid} at generation {generation}"
+        if written != html:
+            self._known.violate("observes what it reads", f"{what}, which is {written}")
+        if generation < last:
+            self._known.violate("reads go forward", f"{what}, after it has read generation {last}")
+        self._read[replica, uid] = generation
+
     def admitted(self, owner: str, asked_at: float) -> None:
         """A sharder named *owner* for an object that is being created: held since it was asked, with full caches."""
         known = self._known
@@ -83,6 +99,8 @@ class ObjectJudge:
         leases = [write for write in self._store.writes if write.resource == LEASE_RESOURCE]
         self._store.writes[:] = leases  # who made which shard is known on
         self._register.clear()
+        self._contents.clear()
+        self._read.clear()
 
     def judge_all_writes(self) -> None:
         """Every accepted write of a replica was to an object that bore its name: the log of the whole run."""
@@ -114,6 +132,8 @@ class ObjectJudge:
             if old is not None:
                 known.owners.pop(old.uid, None)
             return
+        if old is None or old.generation != new.generation:
+            self._contents[new.uid, new.generation] = new.decoded().get("spec", {}).get("html", "")
         label, now = new.labels.get(known.keys.shard, ""), known.world.now
         owner = known.owners.get(new.uid)
         if known.is_forging and (owner is None or label != owner.label):

@@ -40,9 +40,9 @@ class Harness:
     ) -> None:
         clock = ManualClock()
         self.queue = ReconcileQueue(clock=clock, rng=random.Random(1))
-        self.sites = ResourceCache(WEBSITES, clock=clock, remembers=True)
-        self.pages = ResourceCache(CONFIGMAPS, clock=clock, remembers=True)
-        self.watched = [ReadOnlyCache(watch, SECRETS, clock=clock) for watch in watches]
+        self.sites = ResourceCache(WEBSITES, remembers=True)
+        self.pages = ResourceCache(CONFIGMAPS, remembers=True)
+        self.watched = [ReadOnlyCache(watch, SECRETS) for watch in watches]
         caches = Caches(self.sites, [self.pages], self.watched, {PAGES.text: self.pages})
         controller = sc.Controller(
             SITES, owns=[sc.Owned(PAGES, when=owned_when)], watches=tuple(watches), when=when

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import shard_controller as sc
-from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import Object, ObjectKey
@@ -55,9 +54,9 @@ def site(name: str, version: int, names: object = (), **spec: object) -> Object:
     return object_from(json.dumps(document).encode())
 
 
-def kind(clock: ManualClock | None = None, **options: Any) -> ResourceCache:
+def kind(**options: Any) -> ResourceCache:
     declared = sc.Resource("websites.example.com/v1", Site, **{"indexes": {"by-secret": secrets}, **options})
-    return ResourceCache(WEBSITES, clock=clock or ManualClock(), declared=declared)
+    return ResourceCache(WEBSITES, declared=declared)
 
 
 def key(name: str) -> ObjectKey:
@@ -134,9 +133,7 @@ def test_an_index_function_that_gives_no_values_is_logged_and_stops_no_other(
 
 def test_managed_fields_are_not_kept_in_any_form() -> None:
     for stored in ("auto", "raw", "compressed", "metadata"):
-        sites = ResourceCache(
-            WEBSITES, clock=ManualClock(), declared=sc.Resource("w/v1", dict, stored=stored)
-        )
+        sites = ResourceCache(WEBSITES, declared=sc.Resource("w/v1", dict, stored=stored))
         learn(sites, site("a", 1))
         assert b"managedFields" not in (sites.store.raw(key("a")) or b"managedFields")
 
@@ -163,11 +160,9 @@ def test_auto_compresses_many_objects_that_shrink() -> None:
 
 
 def test_what_no_controller_declares_is_watched_by_its_metadata() -> None:
-    assert ResourceCache(WEBSITES, clock=ManualClock()).is_metadata_only
+    assert ResourceCache(WEBSITES).is_metadata_only
     assert not kind().is_metadata_only
-    assert ResourceCache(
-        WEBSITES, clock=ManualClock(), declared=sc.Resource("w/v1", dict, stored="metadata")
-    ).is_metadata_only
+    assert ResourceCache(WEBSITES, declared=sc.Resource("w/v1", dict, stored="metadata")).is_metadata_only
 
 
 def without_html(raw: bytes) -> bytes:
@@ -187,7 +182,7 @@ def test_a_transform_decides_what_is_kept() -> None:
 
 def test_a_transform_cannot_take_the_ring_s_annotation_away() -> None:
     declared = sc.Resource("websites.example.com/v1", Site, transform=without_html)
-    sites = ResourceCache(WEBSITES, clock=ManualClock(), declared=declared, keeps=frozenset({"turn.ring"}))
+    sites = ResourceCache(WEBSITES, declared=declared, keeps=frozenset({"turn.ring"}))
     came = site("a", 1, ["x"], html="<p>")
     came.meta.annotations |= {"turn.ring": "7", "notes": "long"}
     document = json.loads(came.raw)
@@ -239,8 +234,7 @@ def test_a_transform_that_breaks_an_object_is_logged_and_the_object_is_kept_as_i
 @pytest.mark.parametrize("stored", ["raw", "compressed"])
 def test_changes_do_not_grow_memory(stored: Any) -> None:
     """Names come and go, indexed values too; what remains after eight rounds is what was there after three."""
-    clock = ManualClock()
-    sites = kind(clock, stored=stored)
+    sites = kind(stored=stored)
     ownership = ExclusiveOwnership("a-1")
     version = 0
     held: list[int] = []
@@ -258,9 +252,8 @@ def test_changes_do_not_grow_memory(stored: Any) -> None:
                 ownership.was_missing(sites, gone, shown=sites.meta(gone))
             for number in range(120):
                 sites.store.remove(key(f"round-{round_}-{number}"))
-            clock.advance(120)
             ownership.forget(sites, version + 1)
-            sites.sweep()
+            sites.forget(version + 1)
             held.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()

@@ -76,7 +76,7 @@ async def test_writes_to_what_exists_name_the_life_and_what_changes_labels_does_
         clock=clock,
         rng=random.Random(1),
     )
-    kind = ResourceCache(CONFIGMAPS, clock=clock)
+    kind = ResourceCache(CONFIGMAPS)
     key = ObjectKey("ns", "page")
     await writer.patch(kind, META, JsonPatch().add("/data", {}))
     await writer.patch(kind, META, JsonPatch().add("/status", {}), subresource="status")

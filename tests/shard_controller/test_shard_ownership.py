@@ -279,7 +279,7 @@ def blog(version: int, **labels: str) -> Meta:
 
 def test_an_acknowledgement_under_way_is_read_again_and_its_answer_ends_the_older_version() -> None:
     clock = ManualClock()
-    kind = ResourceCache(SITES, clock=clock)
+    kind = ResourceCache(SITES)
     ownership = ShardOwnership(
         KEYS, ME, validity=LeaseValidity(duration_s=15, sent_at=clock.now()), clock=clock
     )
@@ -298,7 +298,7 @@ def test_an_acknowledgement_under_way_is_read_again_and_its_answer_ends_the_olde
 
 
 def test_without_a_ring_everything_is_ours_but_what_a_read_did_not_find() -> None:
-    kind = ResourceCache(SITES, clock=ManualClock())
+    kind = ResourceCache(SITES)
     ownership = ExclusiveOwnership("a-1")
     meta = blog(5)
     kind.store.learn(Object(meta, msgspec.json.encode(HasMeta(meta))))
@@ -315,7 +315,7 @@ def test_without_a_ring_everything_is_ours_but_what_a_read_did_not_find() -> Non
 def test_an_object_made_anew_while_a_404_was_under_way_is_ours(was_shown: bool) -> None:
     """The watch may be faster than the answer, and shows the new object once: nothing would bring it back."""
     clock = ManualClock()
-    kind = ResourceCache(SITES, clock=clock)
+    kind = ResourceCache(SITES)
     validity = LeaseValidity(duration_s=15, sent_at=clock.now())
     ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
     former, anew = blog(5, **{KEYS.shard: ME}), blog(7, **{KEYS.shard: ME})

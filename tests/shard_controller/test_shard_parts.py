@@ -31,10 +31,9 @@ LEAVES = ApiResource("", "v1", "leaves", "Leaf")
 
 
 def caches() -> Caches:
-    clock = ManualClock()
     return Caches(
-        ResourceCache(TREES, clock=clock),
-        [ResourceCache(BRANCHES, clock=clock), ResourceCache(LEAVES, clock=clock)],
+        ResourceCache(TREES),
+        [ResourceCache(BRANCHES), ResourceCache(LEAVES)],
     )
 
 
@@ -95,7 +94,7 @@ def version_of(kind: ResourceCache) -> str:
 
 
 def test_own_writes_are_read_until_the_watch_shows_them() -> None:
-    kind = ResourceCache(LEAVES, clock=ManualClock())
+    kind = ResourceCache(LEAVES)
     put(kind, "green", version=5)
     kind.wrote(WRITTEN)
     assert version_of(kind) == "7"
@@ -107,7 +106,7 @@ def test_own_writes_are_read_until_the_watch_shows_them() -> None:
 
 
 def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None:
-    kind = ResourceCache(LEAVES, clock=ManualClock())
+    kind = ResourceCache(LEAVES)
     put(kind, "green", version=5)
     kind.store.remove(GREEN)
     kind.wrote(WRITTEN)
@@ -116,12 +115,23 @@ def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None
     assert version_of(kind) == "7"
 
 
-def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -> None:
-    clock = ManualClock()
-    kind = ResourceCache(LEAVES, clock=clock)
+@pytest.mark.parametrize("streamed", [(0, 6, 6), (7, 6, 7)], ids=["lags", "is under way"])
+def test_an_own_write_is_read_while_the_watch_has_not_passed_it_for_certain(
+    streamed: tuple[int, ...],
+) -> None:
+    kind = ResourceCache(LEAVES)
+    put(kind, "green", version=5)
+    kind.wrote(WRITTEN)
+    for version in streamed:
+        kind.forget(version)
+        assert version_of(kind) == "7"
+
+
+def test_an_own_write_that_the_watch_never_shows_is_forgotten_when_it_has_passed() -> None:
+    kind = ResourceCache(LEAVES)
     kind.wrote(WRITTEN, is_new=True)
-    clock.advance(61)
-    kind.sweep()
+    kind.forget(7)
+    kind.forget(8)
     assert kind.get(GREEN) is None
 
 

@@ -45,10 +45,9 @@ def show(kind: ResourceCache, name: str, *, namespace: str = "ns", controller: s
 @pytest.fixture
 def ctx() -> Context[Any]:
     """The context of ns/blog; it owns two pages, and certificates and machines are watched."""
-    clock = ManualClock()
-    sites, pages = ResourceCache(WEBSITES, clock=clock), ResourceCache(CONFIGMAPS, clock=clock)
+    sites, pages = ResourceCache(WEBSITES), ResourceCache(CONFIGMAPS)
     certificates, machines = (
-        ReadOnlyCache(sc.Watch(declared, map=lambda _: []), resource, clock=clock)
+        ReadOnlyCache(sc.Watch(declared, map=lambda _: []), resource)
         for declared, resource in ((CERTIFICATES, SECRETS), (MACHINES, NODES))
     )
     show(sites, "blog")
@@ -178,8 +177,8 @@ def test_objects_are_listed_by_an_index() -> None:
     declared = sc.Resource(
         "secrets/v1", dict, indexes={"first-letter": lambda secret: [secret["metadata"]["name"][0]]}
     )
-    watched = ReadOnlyCache(sc.Watch(declared, map=lambda _: []), SECRETS, clock=ManualClock())
-    sites = ResourceCache(WEBSITES, clock=ManualClock())
+    watched = ReadOnlyCache(sc.Watch(declared, map=lambda _: []), SECRETS)
+    sites = ResourceCache(WEBSITES)
     show(sites, "blog")
     for name, namespace in (("apple", "ns"), ("avocado", "ns"), ("banana", "ns"), ("almond", "other")):
         show(watched, name, namespace=namespace)

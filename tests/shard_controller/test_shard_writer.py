@@ -54,8 +54,8 @@ class Shard:
         clock, metrics = SystemClock(), ControllerMetrics(CollectorRegistry(), controller="c", workers=1)
         self.bench = bench
         self.client = client
-        self.sites = ResourceCache(WEBSITES, clock=clock, declared=SITES)
-        self.pages = ResourceCache(CONFIGMAPS, clock=clock)
+        self.sites = ResourceCache(WEBSITES, declared=SITES)
+        self.pages = ResourceCache(CONFIGMAPS)
         self.caches = Caches(self.sites, [self.pages], (), {PAGES.text: self.pages})
         validity = LeaseValidity(duration_s=600, sent_at=clock.now())
         self.ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
@@ -282,6 +282,16 @@ async def test_the_answer_to_an_own_write_may_show_what_was_not_seen(
     await session.write_status({"phase": "Refused"})
     assert version_of(session.current.meta) > version_of(read)
     assert session.seen == read
+
+
+async def test_a_reconcile_keeps_the_generation_that_it_read(shard: Shard) -> None:
+    read = await shard.knows(shard.sites, BLOG)
+    session = shard.session()
+    await shard.bench.edit("blog", "next")
+    await session.write_finalizers(["example.com/page"])
+    assert session.current.meta.generation == read.generation + 1
+    assert session.meta.generation == read.generation
+    assert session.meta.finalizers == ["example.com/page"]
 
 
 async def test_an_object_that_others_edited_before_an_own_write_does_not_delete_itself(shard: Shard) -> None:
