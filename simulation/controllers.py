@@ -13,6 +13,7 @@ from simulation.scale import SITES, THEME, Scale
 
 if TYPE_CHECKING:
     from simulation.fleet import Fleet, Replica
+    from simulation.judges import Judges
 
 UNFIT: Final = "unfit"
 """A content that does not fit the controller's model."""
@@ -107,7 +108,7 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
         with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
             if ctx.is_deleting:
                 return sc.Done()
-            judges.reads(replica, ctx.uid, ctx.generation, ctx.object.spec.html)
+            _judge_reads(ctx, replica, judges)
             is_long = rng.random() < _LONG_SHARE
             await asyncio.sleep(rng.uniform(0, 2 * scale.lease_s if is_long else scale.longest_reconcile_s))
             if rng.random() < _DEAF_SHARE:
@@ -128,6 +129,12 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
     if scale.finalizes:
         _add_finalizer(controller, replica, fleet)
     return controller
+
+
+def _judge_reads(ctx: sc.Context[_Website], replica: Replica, judges: Judges) -> None:
+    judges.reads(replica, ctx.meta, ctx.object.spec.html)
+    if (child := ctx.get_owned(_CONFIGMAPS, ctx.name)) is not None:
+        judges.reads_version(replica, child["metadata"]["uid"], child["metadata"]["resourceVersion"])
 
 
 def _add_finalizer(controller: sc.Controller[_Website], replica: Replica, fleet: Fleet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -19,6 +20,7 @@ from simulation.scale import GROUP, KEYS, LEASE_NAMESPACE, RING, THEME
 
 _WEBSITES: Final = ("example.com", "websites")
 _PAGES: Final = ("example.com", "pages")
+_CONDITIONS: Final = {"Ready": "True", "Balanced": "True", "DrainStuck": "False", "MembersUncertain": "False"}
 _RINGS: Final = ("ringleader.dev", "controllerrings")
 
 
@@ -27,7 +29,8 @@ def unsettled(fleet: Fleet) -> str:
     for kind in _kinds(fleet):
         if fleet.store.endpoints.registry.get(*kind) is None:
             return f"{kind[1]} are not served"
-    return _unowned(fleet) or _unseen(fleet) or _unmade(fleet) or _outdated(fleet) or _misplaced(fleet)
+    checks = (_unowned, _unseen, _unmade, _outdated, _misplaced, _misreported)
+    return next(filter(None, (check(fleet) for check in checks)), "")
 
 
 def _unowned(fleet: Fleet) -> str:
@@ -97,6 +100,27 @@ def _misplaced(fleet: Fleet) -> str:
         if replica is None or owner != replica.shard:
             return f"{plural} {entry.name} belongs to {owner}, not to a shard of {member}"
     return _left_behind(fleet, owners)
+
+
+def _misreported(fleet: Fleet) -> str:
+    """The ring's status says what is: how many objects each member has, and that nothing is to do."""
+    ring = fleet.store.kind(*_RINGS).collection.get(("", RING))
+    status = ring.decoded().get("status", {}) if ring is not None else {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+    owners = Counter(entry.labels[KEYS.shard] for _, entry in _roots(fleet))
+    reported = {
+        each.get("shard"): each["objects"] for each in status.get("members", ()) if each.get("objects")
+    }
+    left = {
+        name: status.get(name) for name in ("unassigned", "inFlight", "misplaced") if status.get(name) != 0
+    }
+    if reported != owners or status.get("objects") != owners.total():
+        return (
+            f"the ring's status says {status.get('objects')} objects of {reported}, there are {dict(owners)}"
+        )
+    if conditions != _CONDITIONS or left:
+        return f"the ring's status says {conditions} {left}"
+    return ""
 
 
 def _left_behind(fleet: Fleet, owners: Mapping[str, str]) -> str:

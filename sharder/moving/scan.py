@@ -116,7 +116,8 @@ class Scan:
                 await asyncio.sleep(ANEW_S)
             elif pass_.clean and not len(self._handoffs):
                 self._converge(pass_)
-                await self._wait_for_request(at_most_s=None if pass_.whole else LONGEST_RETRY_S)
+                is_all_seen = pass_.whole and self.former_free.is_set()
+                await self._wait_for_request(at_most_s=None if is_all_seen else LONGEST_RETRY_S)
             else:
                 was_idle = stripped == self._context.objects.stripped
                 stripped = self._context.objects.stripped

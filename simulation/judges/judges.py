@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from devcluster.plane import Write
+from kubeio.models import Meta
 from kubeio.protocol import RingKeys
 from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from simulation.judges.known import Known
@@ -48,9 +49,13 @@ class Judges:
         """A sharder named *owner* for an object that is being created, asked at *asked_at*."""
         self._objects.admitted(owner, asked_at)
 
-    def reads(self, replica: Replica, uid: str, generation: int, html: str) -> None:
-        """A reconcile of *replica* takes *html* for the content of *uid* at *generation*."""
-        self._objects.reads(replica, uid, generation, html)
+    def reads(self, replica: Replica, meta: Meta, html: str) -> None:
+        """A reconcile of *replica* takes *html* for the content of the object that *meta* shows."""
+        self._objects.reads(replica, meta, html)
+
+    def reads_version(self, replica: Replica, uid: str, version: str) -> None:
+        """A reconcile of *replica* reads a controlled object in *version*."""
+        self._objects.reads_version(replica, uid, version)
 
     def ended(self, replica: Replica) -> None:
         """The process of *replica* has ended: nothing of it runs."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from devcluster.embedded.store import Entry, Event
 from devcluster.plane import Write
+from kubeio.models import Meta
 from kubeio.protocol import is_shard_name
+from kubeio.versions import order
 from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from ringleader.testing.ownership_checks import foreign_writes
 from simulation.judges.known import LEASES, Known, Owner, turn_of
@@ -35,7 +37,7 @@ class ObjectJudge:
         self._contents: Final[dict[tuple[str, int], str]] = {}
         """What users wrote, by uid and generation."""
         self._read: Final[dict[tuple[Replica, str], int]] = {}
-        """The generation that a reconcile of a process read last, by uid."""
+        """The version of an object that a reconcile of a process read last, by uid."""
         self._unfenced: Final[set[int]] = set()
         """Creates that may be too late: no promise covers them."""
         for group, plural in RESOURCES:
@@ -69,17 +71,28 @@ class ObjectJudge:
         self._register[uid] = token
         return True
 
-    def reads(self, replica: Replica, uid: str, generation: int, html: str) -> None:
-        """A reconcile takes *html* for the content of *uid* at *generation*: what its status will say was observed."""
+    def reads(self, replica: Replica, meta: Meta, html: str) -> None:
+        """A reconcile takes *html* for the content of an object at the generation that *meta* shows."""
         if self._known.is_beyond_promises(replica):
             return
-        written, last = self._contents.get((uid, generation), html), self._read.get((replica, uid), 0)
-        what = f"{replica.shard} takes {html} for the content of {uid} at generation {generation}"
+        written = self._contents.get((meta.uid, meta.generation), html)
         if written != html:
-            self._known.violate("observes what it reads", f"{what}, which is {written}")
-        if generation < last:
-            self._known.violate("reads go forward", f"{what}, after it has read generation {last}")
-        self._read[replica, uid] = generation
+            what = f"{replica.shard} takes {html} for {meta.name} at generation {meta.generation}, which is {written}"
+            self._known.violate("observes what it reads", what)
+        self.reads_version(replica, meta.uid, meta.resource_version)
+
+    def reads_version(self, replica: Replica, uid: str, version: str) -> None:
+        """A reconcile reads *version* of an object: none before it in its process read a newer one."""
+        last = self._read.get((replica, uid), 0)
+        if (
+            order(version) < last
+            and uid in self._known.owners
+            and not self._known.is_beyond_promises(replica)
+        ):
+            self._known.violate(
+                "reads go forward", f"{replica.shard} reads {uid} in version {version} after {last}"
+            )
+        self._read[replica, uid] = order(version)
 
     def admitted(self, owner: str, asked_at: float) -> None:
         """A sharder named *owner* for an object that is being created: held since it was asked, with full caches."""
@@ -213,6 +226,7 @@ class ObjectJudge:
         if replica is None or replica.process is not sender:
             return
         self._reconciles.acknowledged(replica, write.uid)
+        self._read.pop((replica, write.uid), None)
         if under_way := self._requests.creates_under_way(replica.process, controller=write.uid):
             known.violate(
                 "creates are settled first",
