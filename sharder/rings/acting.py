@@ -193,7 +193,7 @@ class ActingRing:
             )
 
     async def _keep_status(self, ring: Callable[[], Ring], unserved: Sequence[str]) -> None:
-        writer = StatusWriter(self._store, self._spec.name, ring().status, clock=self._process.clock)
+        writer = StatusWriter(self._store, ring, clock=self._process.clock)
         collector = StatusCollector(
             self._context,
             self._activation,

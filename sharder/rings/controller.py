@@ -223,7 +223,7 @@ class RingController:
         self._context.live.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
-        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._context.clock)
+        status_writer = StatusWriter(self._store, lambda: self._ring, clock=self._context.clock)
         generation = self._ring.metadata.generation
         conditions = refused_conditions(reason, message)
         self._context.metrics.refuse(self.name, {each.type: each.status for each in conditions})

@@ -76,7 +76,7 @@ class RingStore(Protocol):
     async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         """Merge *metadata* into the version that was read. Raises Conflict if there is a newer one."""
 
-    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> Ring:
         """Merge *status* into the ring's; with *version* only into that one. Raises Conflict, NotFound."""
 
     async def leave(self) -> None:
@@ -102,16 +102,16 @@ class ClusterRingStore:
         patch = MergePatch({"metadata": {**metadata, "resourceVersion": version}})
         return await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=Ring)
 
-    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> Ring:
         change: dict[str, object] = {"status": status}
         if version:
             change["metadata"] = {"resourceVersion": version}
-        await self._client.patch(
+        return await self._client.patch(
             CONTROLLER_RINGS,
             self._name,
             MergePatch(change),
             subresource="status",
-            type=bytes,
+            type=Ring,
             field_manager="ringleader-sharder",
         )
 
@@ -150,15 +150,14 @@ class FileRingStore:
     async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         return await self._write({"metadata": metadata}, version=version)
 
-    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> Ring:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._write({"status": status}, version=version)
+                return await self._write({"status": status}, version=version)
             except Conflict:
                 if version or attempt == _ATTEMPTS:
                     raise
-            else:
-                return
+        raise AssertionError("the last attempt raises or returns")
 
     async def leave(self) -> None:
         self._is_leaving = True  # a status that comes late must not make the Lease again

@@ -61,6 +61,9 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("1778",),
         ("2394",),
         ("5208",),
+        ("14",),
+        ("183",),
+        ("272",),
         (
             "3708",
             "--faults",

@@ -174,3 +174,25 @@ async def test_shards_of_the_reference_implementation_are_asked_for_children_too
     async with env.sharder():
         await eventually(env.drains, lambda drains: name in drains)
         await eventually(lambda: env.drains(CONFIGMAPS), lambda drains: name in drains)
+
+
+async def test_a_status_that_a_former_leader_writes_late_is_overwritten(env: SharderEnvironment) -> None:
+    await env.ring()
+    await env.shard("a")
+    await env.sites(3)
+    async with env.sharder():
+        await env.until_balanced()
+        await env.report(unassigned=99)
+        await eventually(lambda: unassigned(env), 0)
+        written = status_writes(env)
+        await asyncio.sleep(3)
+        assert status_writes(env) == written
+
+
+async def unassigned(env: SharderEnvironment) -> object:
+    """Objects without an owner by the ring's status."""
+    return (await env.status())["unassigned"]
+
+
+def status_writes(env: SharderEnvironment) -> int:
+    return sum(write.resource == CONTROLLER_RINGS.group_resource for write in env.writes())
