@@ -86,8 +86,8 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
     fleet.world.note("FAULT etcd is restored now")
     newest = fleet.store.endpoints.versions.current
     fleet.store.restore(snapshot, bump=bump)
-    fleet.world.after(_NOTICES_S, partial(fleet.judges.leases.judge_history, newest))
     fleet.judges.begin_history()
+    fleet.world.after(_NOTICES_S, partial(fleet.judges.leases.judge_history, newest, fleet.world.now))
     strike.users.forget()
     for stream in list(fleet.network.streams):
         stream.cut()

@@ -140,6 +140,11 @@ class Strike:
         ]
         return self.rng.choice(sorted(names)) if names else ""
 
+    def works_pages(self, shard: str) -> bool:
+        """Whether *shard* is of a replica that works no websites."""
+        replica = self.fleet.of_shard(shard)
+        return replica is not None and self.fleet.scale.works_pages(replica.process.name)
+
     def cut_off(self, process: Process, for_s: float) -> None:
         """Have no request of *process* arrive for *for_s*: it goes on, and learns nothing."""
         self.note(f"{process} is cut off for {for_s:.1f} s")

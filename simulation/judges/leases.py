@@ -80,10 +80,11 @@ class LeaseJudge:
         if is_still and not was_moved and not process.has_ended and process.machine.is_running:
             self._known.violate("the end of a process", f"{replica.process} stands still, and lives")
 
-    def judge_history(self, newest: int) -> None:
-        """The history went back from *newest* a while ago: no sharder that knew it is at work."""
-        if self._store.endpoints.versions.current >= newest:
-            return  # it cannot be seen any more
+    def judge_history(self, newest: int, began_at: float) -> None:
+        """The history went back from *newest* at *began_at*: no sharder that knew it is at work."""
+        is_last = self._known.history_began_at == began_at
+        if not is_last or self._store.endpoints.versions.current >= newest:
+            return  # another restore has its own judgement, or it cannot be seen any more
         fleet = self._known.fleet
         for process in fleet.processes.values():
             began_before = process.started_at < self._known.history_began_at - _KNEW_S
