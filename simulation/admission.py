@@ -60,11 +60,13 @@ class Admission:
         network: Network,
         store: Store,
         sharders: Callable[[], Sequence[tuple[Process, Handler]]],
+        *,
+        on_label: Callable[[str, float], None],
     ) -> None:
+        """*on_label* gets the owner that an answer names, and when it was asked for."""
         self.longest_s = 0.0
         """So long after the answer an object is stored at most: what other webhooks and etcd take."""
-        self.on_label: Callable[[str, float], None] = _unheard
-        """Called with the owner that an answer names, and when it was asked for."""
+        self._on_label: Final = on_label
         self._world: Final = world
         self._network: Final = network
         self._store: Final = store
@@ -79,7 +81,7 @@ class Admission:
             store(doc)
             return
         process, handler = self._rng.choice(found)
-        asked = _Asked(self._world, partial(self._store_later, store), doc)
+        asked = _Asked(partial(self._store_later, store), doc)
         if process.has_ended:
             asked.give_up()
         elif self._network.reaches(process, self._network.choose()):
@@ -112,7 +114,7 @@ class Admission:
             doc = apply_patch("application/json-patch+json", patch, doc, strategic=False)
             owner = doc["metadata"]["labels"][KEYS.shard]
             self._world.note(f"admission of {doc['metadata']['name']}: shard={owner}")
-            self.on_label(owner, asked_at)
+            self._on_label(owner, asked_at)
         asked.answer(doc)
 
     def _store_later(self, store: Callable[[Doc], object], doc: Doc) -> None:
@@ -145,10 +147,9 @@ class Admission:
 class _Asked:
     """One create that waits for an answer, once."""
 
-    def __init__(self, world: World, store: Callable[[Doc], object], doc: Doc) -> None:
+    def __init__(self, store: Callable[[Doc], object], doc: Doc) -> None:
         self.doc: Final = doc
         self.is_over = False
-        self._world: Final = world
         self._store: Final = store
 
     def answer(self, doc: Doc) -> None:
@@ -198,7 +199,3 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         (each["key"] in labels) is is_there[each["operator"]]
         for each in selector.get("matchExpressions") or ()
     )
-
-
-def _unheard(owner: str, asked_at: float) -> None:
-    """No judge listens yet."""

@@ -127,8 +127,9 @@ class Fleet:
         self._ring_definition: Final[dict[str, Any]] = read_document("definition", ring_crd())
         self._prepare()
         self.judges: Final = Judges(world, self.store, self, keys=KEYS)
-        self.admission: Final = Admission(world, self.network, self.store, self._webhooks)
-        self.admission.on_label = self.judges.admitted
+        self.admission: Final = Admission(
+            world, self.network, self.store, self._webhooks, on_label=self.judges.admitted
+        )
 
     @property
     def resources(self) -> frozenset[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -13,7 +12,7 @@ from devcluster.accounts import Account
 from kubeio.access.cluster import SERVICE_ACCOUNT, Cluster
 from kubeio.http.endpoint import Endpoint, Trust
 from kubeio.program.host import Host
-from kubeio.program.http_server import READ_METHODS, Handler, HttpServer, Limits
+from kubeio.program.http_server import Handler, HttpServer
 from kubeio.program.loop_thread import LoopThread, Main
 from kubeio.rest.client import Client
 from kubeio.shard.exit_timer import ExitTimer
@@ -71,15 +70,7 @@ class SimulatedHost(Host):
         return Client(cluster, user_agent=user_agent, clock=self.clock, transport=connection)
 
     def serve(
-        self,
-        bind: str,
-        port: int,
-        handler: Handler,
-        *,
-        flag: str,
-        tls: ssl.SSLContext | None = None,
-        methods: tuple[str, ...] = READ_METHODS,
-        limits: Limits | None = None,
+        self, bind: str, port: int, handler: Handler, *, flag: str, **_: object
     ) -> AbstractAsyncContextManager[HttpServer]:
         self.served[flag] = handler
         return _Unserved(bind, port, handler, flag=flag)
