@@ -130,17 +130,15 @@ class Admission:
         if kind is None or target is None:
             return
         namespace = self._store.kind("", "namespaces").collection.get(("", target.namespace))
+        if namespace is None:
+            return
+        labels = doc["metadata"].get("labels") or {}
+        about = ([target.kind.group], [target.kind.plural])
         for entry in kind.collection.entries():
             for webhook in entry.decoded()["webhooks"]:
-                if (
-                    any(
-                        rule["apiGroups"] == [target.kind.group] and rule["resources"] == [target.kind.plural]
-                        for rule in webhook["rules"]
-                    )
-                    and _selects(webhook["objectSelector"], doc["metadata"].get("labels") or {})
-                    and namespace is not None
-                    and _selects(webhook["namespaceSelector"], namespace.labels)
-                ):
+                is_asked = about in [(rule["apiGroups"], rule["resources"]) for rule in webhook["rules"]]
+                selects = _selects(webhook["namespaceSelector"], namespace.labels)
+                if is_asked and selects and _selects(webhook["objectSelector"], labels):
                     yield webhook
 
 
