@@ -10,9 +10,13 @@ import sys
 
 import pytest
 
+from kubeio.models import Object
 from kubeio.shard.lease_validity import LeaseValidity
 from scripts.mutants import ROOT, mutated
 from scripts.simulation_mutants import PAGE, REASONS, RESULTS, known_mutants, table
+from shard_controller.api.session import ReconcileSession
+from sharder.planning import planner
+from sharder.planning.decisions import NOTHING
 from simulation.coverage import expected
 from simulation.faults import KINDS, Fault
 from simulation.knobs import KNOBS, turn
@@ -96,6 +100,27 @@ def test_a_broken_rule_is_found_and_its_faults_are_made_few(monkeypatch: pytest.
     assert len(shrunk.faults) <= min(len(failed.faults), 4)
     again = run_one(Plan(shrunk.seed, shrunk.faults))
     assert (again.rule, again.what, again.digest) == (shrunk.rule, shrunk.what, shrunk.digest)
+
+
+async def _unchanged(session: ReconcileSession, kind: object, known: Object, body: object) -> Object:
+    return known
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("broken", "name", "replacement", "found"),
+    [
+        (planner, "_plan_move", lambda *_, **__: NOTHING, "not to a shard of"),
+        (ReconcileSession, "apply", _unchanged, "made"),
+    ],
+    ids=["nothing moves", "children stay as they are"],
+)
+def test_what_does_not_come_to_its_end_is_found(
+    monkeypatch: pytest.MonkeyPatch, broken: object, name: str, replacement: object, found: str
+) -> None:
+    monkeypatch.setattr(broken, name, replacement)
+    failed = first_failure(range(1, 4))
+    assert (failed.rule, found in failed.what) == ("no orphan", True)
 
 
 def test_every_fault_can_be_written_and_read() -> None:
