@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from devcluster.flag_values import amount, count
 from kubeio.program.flag_parser import FlagParser
+from kubeio.suggestions import nearest
 from simulation.coverage import never_reached
 from simulation.faults import KINDS, Fault
 from simulation.record import relevant
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = _parser().parse_args(arguments)
     kinds = tuple(filter(None, flags.kinds.split(",")))
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        print(f"error: --kinds {unknown[0]}: is no fault; use {', '.join(KINDS)}", file=sys.stderr)
+        print(f"error: --kinds {unknown[0]}: is no fault; {nearest(unknown[0], KINDS)}", file=sys.stderr)
         return 2
     faults: tuple[str, ...] | None = None
     if flags.faults is not None:

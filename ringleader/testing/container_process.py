@@ -65,6 +65,8 @@ class ContainerProcess:
         self._ending = asyncio.Event()
         self._waits_for = "ContainerCreating"
         self._began = self._ended = ""
+        self.is_over = False
+        """Whether it has ended and is not started again."""
         self.exit_code: int | None = None
         """Of its last end."""
 
@@ -73,13 +75,12 @@ class ContainerProcess:
         failures = 0
         while not self._ending.is_set():
             self.child = await self._start()
-            began_at, self._began, self._waits_for = self._clock.now(), now(), ""
+            began_at, self._began, self._ended, self._waits_for = self._clock.now(), now(), "", ""
             self._changed()
             await self._outlive(self.child)
-            self._is_started = self.is_ready = False
-            self.exit_code, self._ended = await self.child.wait(), now()
             if not self._is_restarted:
                 self._ending.set()
+            self._note_end(await self.child.wait())
             if not self._ending.is_set():
                 failures = 0 if self._clock.now() - began_at >= self._timing.healthy_s else failures
                 self._waits_for = "CrashLoopBackOff"
@@ -94,11 +95,7 @@ class ContainerProcess:
         self._ending.set()
         if self.child is not None:
             await self.child.end(grace_s=grace_s)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended and is not started again."""
-        return self._ending.is_set() and self.child is not None and not self.child.is_running
+            self._note_end(await self.child.wait())
 
     def status(self) -> Doc:
         """Its entry of the pod's `status.containerStatuses`."""
@@ -120,6 +117,12 @@ class ContainerProcess:
             "state": state,
             "lastState": {"terminated": ended} if self.exit_code is not None and self.restarts else {},
         }
+
+    def _note_end(self, exit_code: int) -> None:
+        """Note how and when it ended: `run` and `end` may both see it, and the first to see it notes the time."""
+        self._is_started = self.is_ready = False
+        self.exit_code, self._ended = exit_code, self._ended or now()
+        self.is_over = self._ending.is_set()
 
     async def _back_off(self, failures: int) -> None:
         """Wait for the next start, or for `end`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kubeio.suggestions import nearest
 from simulation.faults.strike import KINDS, Strike
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Fault:
         kind, _, rest = text.partition("@")
         at, _, seed = rest.partition("#")
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is no fault: use {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is no fault: {nearest(kind, KINDS)}")
         return cls(float(at), kind, int(seed))
 
 

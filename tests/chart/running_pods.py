@@ -61,7 +61,9 @@ class Pods:
             labels = workload["spec"]["selector"]["matchLabels"]
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             there = await self._admin.list_all(PODS, namespace=namespace, selector=selector)
-            return is_observed and figures == [wanted] * 3 and len(there) == wanted
+            every = {pod["metadata"]["uid"] for pod in await self._admin.list_all(PODS)}
+            is_seen = self._kubelet.pods.keys() <= every  # the kubelet, too, knows which pods were deleted
+            return is_observed and figures == [wanted] * 3 and len(there) == wanted and is_seen
 
         await eventually(is_rolled_out, within_s=WITHIN_S, told=self.logs)
 

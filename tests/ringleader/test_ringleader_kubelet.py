@@ -284,9 +284,13 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(
     began = asyncio.get_running_loop().time()
     await delete(admin, DEPLOYMENTS, "stubborn")
     assert asyncio.get_running_loop().time() - began >= 2
-    (child,) = (container.child for container in pod.containers)
-    assert child is not None
-    assert await child.wait() == -signal.SIGKILL
+    (container,) = pod.containers
+    assert container.child is not None
+    assert await container.child.wait() == -signal.SIGKILL
+    last = container.status()
+    assert not last["ready"]
+    assert last["state"]["terminated"]["exitCode"] == -signal.SIGKILL
+    assert last["state"]["terminated"]["finishedAt"], "kube-apiserver refuses the status of a pod without it"
 
 
 async def test_a_pod_knows_itself_and_acts_with_a_token_of_its_own(

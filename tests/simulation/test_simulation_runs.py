@@ -132,7 +132,10 @@ def test_every_fault_can_be_written_and_read() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--kinds", "process_killled"), "error: --kinds process_killled: is no fault; use process_killed,"),
+        (
+            ("--kinds", "process_killled"),
+            "error: --kinds process_killled: is no fault; did you mean process_killed",
+        ),
         (("--seed", "1", "--faults", "nonsense@1#2"), "error: --faults: 'nonsense' is no fault"),
         (("--faults", "partition@30.00#1"), "error: --faults: they belong to one run; add --seed"),
         (("--workers", "0"), "error: --workers: '0' is not a whole number above 0"),
