@@ -124,7 +124,7 @@ def birth_without_caches(strike: Strike) -> None:
 
 @fault
 def heir_ends(strike: Strike) -> None:
-    """A replica ends in good order, and for a moment the sharder does not hear of it; objects are created."""
+    """A replica ends in good order, and for a moment the sharders do not hear of it; objects are created."""
     leader, replica = strike.leader(), strike.live_shard()
     if leader is None or replica is None:
         return
@@ -132,7 +132,7 @@ def heir_ends(strike: Strike) -> None:
     strike.note(f"heir_ends {replica.process}, unheard for {for_s:.1f} s")
     strike.add_rule(Rule("request_late", process=leader.name, verb="read", path="leases", delay_s=2), for_s)
     for stream in strike.fleet.network.streams:
-        if stream.process is leader and "/leases" in stream.path:
+        if stream.process in strike.processes("sharder") and "/leases" in stream.path:
             stream.held_until = strike.fleet.world.now + for_s
     strike.fleet.terminate(replica.process.name)
     for _ in range(20):
