@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Generator
 
@@ -48,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     first async test after a plain one would fail for a ResourceWarning.
     """
     asyncio.set_event_loop(None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does `make test &` in a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until all is collected, most of which lives to the end: a third of the time that collecting takes
     leaks.watch()
     hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one pauses a test for seconds
