@@ -40,7 +40,10 @@ def admission_switched(strike: Strike) -> None:
 
 @fault
 def webhook_lost(strike: Strike) -> None:
-    """The webhook's keys or its configuration are deleted or spoiled by hand, or cannot be read or written a while."""
+    """The webhook's keys or its configuration are deleted or spoiled by hand, or cannot be read or written a while.
+
+    A sharder may begin meanwhile.
+    """
     what = strike.rng.choice(("configuration", "keys", "spoiled keys", "rights"))
     strike.note(f"webhook_lost {what}")
     match what:
@@ -55,3 +58,5 @@ def webhook_lost(strike: Strike) -> None:
         case _:
             path = strike.rng.choice((_CONFIGURATION_PATH, _SECRETS_PATH, "/api/v1/namespaces?"))
             strike.revoke(strike.rng.choice(("read", "write")), path, for_s=strike.span_s() + 20)
+            if strike.rng.random() < 0.5 and (sharder := strike.process("sharder")) is not None:
+                sharder.kill()
