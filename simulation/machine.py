@@ -40,7 +40,9 @@ class Machine:
 
     def monotonic(self) -> float:
         """CLOCK_MONOTONIC: the clock of event loops."""
-        return self._monotonic + self._passed_s() if self.is_running else self._monotonic
+        if not self.is_running:
+            return self._monotonic
+        return self._monotonic + (self._world.now - self._since) * self._rate  # `_passed_s`: the hottest line
 
     def wall(self) -> datetime:
         return _EPOCH + timedelta(seconds=self._world.now + self._offset_s)

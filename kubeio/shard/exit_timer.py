@@ -2,15 +2,14 @@
 
 The heartbeat's own end needs the GIL and an event loop. The timer here is a thread in C that needs neither
 (`faulthandler.dump_traceback_later(exit=True)`): it ends the process with exit code 1, and writes the stacks to stderr
-if that takes them at once. A process has one such timer: user code that arms it takes it away until the next tick.
+if that takes them at once. A process has one such timer: user code that arms it takes it away until the next `rearm`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import faulthandler
 import os
-from typing import Final, Never
+from typing import Final
 
 from kubeio.clock import Clock
 from kubeio.shard.lease_validity import LeaseValidity
@@ -20,10 +19,10 @@ LATEST: Final = 1.9
 
 
 class ExitTimer:
-    """The timer, which each renewal under *validity* puts off.
+    """The timer, which the heartbeat puts off at each renewal under *validity* and at each of its ticks.
 
-    With nothing running an old Lease may still be renewed: then each tick puts it off too, and it is armed when work
-    begins. `close` turns it off; if `run` is only cancelled it stays armed, since the process is to end then.
+    With nothing running an old Lease may still be renewed: then a tick puts it off too, and it is armed when work
+    begins. `close` turns it off; if the heartbeat only ends it stays armed, since the process is to end then.
     """
 
     def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
@@ -31,12 +30,12 @@ class ExitTimer:
         self._clock = clock
         self._stacks_to = -1
 
-    async def run(self) -> Never:
-        """Keep the timer right until cancelled."""
-        tick_s = min(max(self._validity.duration_s / 30, 0.02), 0.5)
-        while True:
-            self._rearm()
-            await asyncio.sleep(tick_s)
+    def rearm(self) -> None:
+        """Put the timer off as far as the Lease allows."""
+        now = self._clock.now()
+        may_run = self._validity.holds(now) or self._validity.running > 0
+        age_s = self._validity.age_s(now) if may_run else 0.0
+        self._arm(max(self._validity.duration_s * LATEST - age_s, 0.001))
 
     def close(self) -> None:
         """Nothing runs any more, and nothing will."""
@@ -44,12 +43,6 @@ class ExitTimer:
         if self._stacks_to >= 0:
             os.close(self._stacks_to)
             self._stacks_to = -1
-
-    def _rearm(self) -> None:
-        now = self._clock.now()
-        may_run = self._validity.holds(now) or self._validity.running > 0
-        age_s = self._validity.age_s(now) if may_run else 0.0
-        self._arm(max(self._validity.duration_s * LATEST - age_s, 0.001))
 
     def _arm(self, left_s: float) -> None:
         """End the process in *left_s*, whatever its threads do; replaces what was armed before."""

@@ -62,6 +62,7 @@ class Heartbeat:
         *,
         validity: LeaseValidity,
         progress: StallDetector,
+        timer: ExitTimer,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -71,6 +72,7 @@ class Heartbeat:
         self._name = lease.metadata.name
         self._validity = validity
         self._progress = progress
+        self._timer = timer
         self._clock = clock
         self._rng = rng
         self._on_phase = on_phase
@@ -137,6 +139,7 @@ class Heartbeat:
         self._is_failing = False
         self._sent = {renew_time: sent_at}
         self._validity.renewed(sent_at=sent_at)
+        self._timer.rearm()
         return sent_at + share * (self._validity.renew_at - sent_at) - self._clock.now()
 
     async def _read_again(self) -> float:
@@ -174,6 +177,7 @@ class Heartbeat:
     async def _watch_for_ever(self) -> Never:
         while True:
             self._watch()
+            self._timer.rearm()
             await asyncio.sleep(min(max(self._validity.duration_s / 30, 0.02), 0.5))
 
     def _watch(self) -> None:
@@ -258,12 +262,14 @@ class HeartbeatThread:
                 self._lease,
                 validity=self._validity,
                 progress=self._progress,
+                timer=self._timer,
                 clock=self._host.clock,
                 rng=self._host.rng,
                 on_phase=self._on_phase,
             )
             self._heartbeat = heartbeat
-            await _until(self._stop, heartbeat, self._timer)
+            await _until(self._stop, heartbeat)
+            self._timer.close()
             if self._release:
                 await self._release_lease(leases, heartbeat)
 
@@ -284,12 +290,9 @@ class HeartbeatThread:
         log.info("lease released", shard=name)
 
 
-async def _until(stop: asyncio.Event, heartbeat: Heartbeat, timer: ExitTimer) -> None:
-    """Run *heartbeat*, and *timer* beside it, until *stop*."""
+async def _until(stop: asyncio.Event, heartbeat: Heartbeat) -> None:
+    """Run *heartbeat* until *stop*."""
     async with asyncio.TaskGroup() as group:
         beating = group.create_task(heartbeat.run(), name="heartbeat")
-        timing = group.create_task(timer.run(), name="exit timer")
         await stop.wait()
         beating.cancel()
-        timing.cancel()
-    timer.close()

@@ -6,37 +6,25 @@ import asyncio
 
 import pytest
 
-from kubeio.shard.exit_timer import LATEST, ExitTimer
+from kubeio.shard.exit_timer import LATEST
 from kubeio.shard.lease_validity import LeaseValidity
 from tests.kubeio.virtual import LoopClock
+from tests.shard_controller.noted_timer import NotedTimer
 
 pytestmark = pytest.mark.looptime
 D = 15.0
-
-
-class NotedTimer(ExitTimer):
-    """Notes when it would end the process, instead of ending it."""
-
-    ends_at: float | None = None
-
-    def _arm(self, left_s: float) -> None:
-        self.ends_at = self._clock.now() + left_s
-
-    def _disarm(self) -> None:
-        self.ends_at = None
 
 
 async def test_it_ends_the_process_before_two_durations_of_the_last_renewal() -> None:
     clock = LoopClock()
     validity = LeaseValidity(duration_s=D, sent_at=clock.now())
     timer = NotedTimer(validity, clock=clock)
-    running = asyncio.create_task(timer.run())
-    await asyncio.sleep(1)
+    timer.rearm()
     assert timer.ends_at == pytest.approx(validity.sent_at + LATEST * D)
     validity.running = 1
     await asyncio.sleep(1.5 * D)
+    timer.rearm()
     assert timer.ends_at == pytest.approx(validity.sent_at + LATEST * D)
-    running.cancel()
 
 
 async def test_it_is_armed_at_every_moment_after_an_old_lease_is_renewed() -> None:
@@ -44,14 +32,12 @@ async def test_it_is_armed_at_every_moment_after_an_old_lease_is_renewed() -> No
     clock = LoopClock()
     validity = LeaseValidity(duration_s=D, sent_at=clock.now())
     timer = NotedTimer(validity, clock=clock)
-    running = asyncio.create_task(timer.run())
     await asyncio.sleep(4 * D)
+    timer.rearm()
     assert timer.ends_at is not None, "nothing runs under an old Lease: each tick puts it off"
     assert timer.ends_at > clock.now() + D
     await asyncio.sleep(0.3)
     validity.renewed(sent_at=clock.now())
-    assert timer.ends_at is not None
     assert timer.ends_at <= validity.sent_at + LATEST * D
-    running.cancel()
     timer.close()
     assert timer.ends_at is None

@@ -15,10 +15,12 @@ import pytest
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.shard.errors import LeaseLost, Stalled
+from kubeio.shard.exit_timer import LATEST
 from kubeio.shard.heartbeat import Heartbeat
 from kubeio.shard.lease_validity import LeaseValidity, Phase
 from kubeio.shard.progress import StallDetector
 from tests.kubeio.virtual import LoopClock
+from tests.shard_controller.noted_timer import NotedTimer
 
 pytestmark = pytest.mark.looptime
 
@@ -98,6 +100,7 @@ class Life:
         self.began_at = self.clock.now()
         self.validity = LeaseValidity(duration_s=duration_s, sent_at=self.began_at)
         self.progress = StallDetector(deadline_s=deadline_s, clock=self.clock)
+        self.timer = NotedTimer(self.validity, clock=self.clock)
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
         self.heartbeat = Heartbeat(
@@ -105,6 +108,7 @@ class Life:
             lease,
             validity=self.validity,
             progress=self.progress,
+            timer=self.timer,
             clock=self.clock,
             rng=random.Random(seed),
             on_phase=lambda phase: self.phases.append((self.elapsed(), phase)),
@@ -259,6 +263,24 @@ async def test_what_was_announced_in_an_outage_is_written_after_it() -> None:
     assert life.annotations() == {"synced": "true"}
 
 
+async def test_the_timer_counts_from_when_the_first_renewal_after_an_outage_was_sent() -> None:
+    """The ticks put it off while nothing runs; threads may stand still as soon as work begins."""
+    life = Life()
+    life.leases.is_down, life.leases.takes_s = True, 0.3 * D
+    life.later(3 * D, setattr, life.leases, "is_down", False)
+    ends_in: list[float] = []
+
+    def note_end() -> None:
+        if life.validity.holds(life.clock.now()) and life.timer.ends_at is not None:
+            ends_in.append(life.timer.ends_at - life.validity.sent_at)
+
+    for hundredth in range(int(2.9 * D * 100), int(4.5 * D * 100)):
+        life.later(hundredth / 100, note_end)
+    assert await life.run(for_s=5 * D) is None
+    assert ends_in
+    assert max(ends_in) <= LATEST * D + 0.001
+
+
 async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
     """A guest restored from a snapshot beside the original has its name, its Lease and its memory."""
     life, copy = Life(), Life()
@@ -267,6 +289,7 @@ async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
         life.heartbeat.lease,
         validity=copy.validity,
         progress=copy.progress,
+        timer=copy.timer,
         clock=copy.clock,
         rng=random.Random(2),
         on_phase=lambda _: None,
