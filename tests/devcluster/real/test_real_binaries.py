@@ -6,6 +6,7 @@ A small `go` stands in for Go: it writes what it is asked to build, slowly or wr
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -289,11 +290,11 @@ def test_command_tells_progress_in_plain_lines_when_piped(machine: Machine) -> N
     machine.put_go()
     done = build(machine, "etcd", "kube-controller-manager")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [
+    assert re.sub(r"in \d s", "in a moment", done.stderr).splitlines() == [
         "building etcd (1 of 2)",
-        "built etcd (1 of 2) in 0 s",
+        "built etcd (1 of 2) in a moment",
         "building kube-controller-manager (2 of 2)",
-        "built kube-controller-manager (2 of 2) in 0 s",
+        "built kube-controller-manager (2 of 2) in a moment",
     ]
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["etcd", "kube-controller-manager"]
 
