@@ -61,7 +61,7 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        return self.exit_code is None and not self.is_frozen and self.machine.is_running
+        return not self.has_ended and not self.is_frozen and self.machine.is_running
 
     @property
     def runs_well(self) -> bool:

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     first async test after a plain one would fail for a ResourceWarning.
     """
     asyncio.set_event_loop(None)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does `make test &` in a script
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` in a script ignores it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until all is collected, most of which lives to the end: a third of the time that collecting takes
     leaks.watch()

@@ -19,10 +19,10 @@ LATEST: Final = 1.9
 
 
 class ExitTimer:
-    """The timer, which the heartbeat puts off at each renewal under *validity* and at each of its ticks.
+    """The timer. The heartbeat sets it at each renewal under *validity* and at each of its ticks.
 
-    With nothing running an old Lease may still be renewed: then a tick puts it off too, and it is armed when work
-    begins. `close` turns it off; if the heartbeat only ends it stays armed, since the process is to end then.
+    While nothing runs, an old Lease may still be renewed: each tick puts the timer off. `close` turns it off; if the
+    heartbeat fails it stays armed, since the process is to end then.
     """
 
     def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
@@ -31,7 +31,7 @@ class ExitTimer:
         self._stacks_to = -1
 
     def rearm(self) -> None:
-        """Put the timer off as far as the Lease allows."""
+        """Set the timer by the Lease as it is."""
         now = self._clock.now()
         may_run = self._validity.holds(now) or self._validity.running > 0
         age_s = self._validity.age_s(now) if may_run else 0.0

@@ -65,8 +65,6 @@ class ContainerProcess:
         self._ending = asyncio.Event()
         self._waits_for = "ContainerCreating"
         self._began = self._ended = ""
-        self.is_over = False
-        """Whether it has ended and is not started again."""
         self.exit_code: int | None = None
         """Of its last end."""
 
@@ -78,9 +76,9 @@ class ContainerProcess:
             began_at, self._began, self._ended, self._waits_for = self._clock.now(), now(), "", ""
             self._changed()
             await self._outlive(self.child)
+            self._note_end(await self.child.wait())
             if not self._is_restarted:
                 self._ending.set()
-            self._note_end(await self.child.wait())
             if not self._ending.is_set():
                 failures = 0 if self._clock.now() - began_at >= self._timing.healthy_s else failures
                 self._waits_for = "CrashLoopBackOff"
@@ -96,6 +94,11 @@ class ContainerProcess:
         if self.child is not None:
             await self.child.end(grace_s=grace_s)
             self._note_end(await self.child.wait())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and is not started again."""
+        return self._ending.is_set() and self._ended != ""
 
     def status(self) -> Doc:
         """Its entry of the pod's `status.containerStatuses`."""
@@ -119,10 +122,9 @@ class ContainerProcess:
         }
 
     def _note_end(self, exit_code: int) -> None:
-        """Note how and when it ended: `run` and `end` may both see it, and the first to see it notes the time."""
+        """Note how and when it ended; `run` and `end` may both see it, and the first one's time stays."""
         self._is_started = self.is_ready = False
         self.exit_code, self._ended = exit_code, self._ended or now()
-        self.is_over = self._ending.is_set()
 
     async def _back_off(self, failures: int) -> None:
         """Wait for the next start, or for `end`."""

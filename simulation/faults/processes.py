@@ -131,8 +131,9 @@ def heir_ends(strike: Strike) -> None:
     for_s = strike.rng.uniform(1, 6)
     strike.note(f"heir_ends {replica.process}, unheard for {for_s:.1f} s")
     strike.add_rule(Rule("request_late", process=leader.name, verb="read", path="leases", delay_s=2), for_s)
+    sharders = strike.processes("sharder")
     for stream in strike.fleet.network.streams:
-        if stream.process in strike.processes("sharder") and "/leases" in stream.path:
+        if stream.process in sharders and "/leases" in stream.path:
             stream.held_until = strike.fleet.world.now + for_s
     strike.fleet.terminate(replica.process.name)
     for _ in range(20):

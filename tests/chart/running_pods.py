@@ -59,10 +59,14 @@ class Pods:
             figures = [status.get(field, 0) for field in ("replicas", "readyReplicas", "updatedReplicas")]
             is_observed = status.get("observedGeneration") == workload["metadata"]["generation"]
             labels = workload["spec"]["selector"]["matchLabels"]
-            selector = ",".join(f"{key}={value}" for key, value in labels.items())
-            there = await self._admin.list_all(PODS, namespace=namespace, selector=selector)
-            every = {pod["metadata"]["uid"] for pod in await self._admin.list_all(PODS)}
-            is_seen = self._kubelet.pods.keys() <= every  # the kubelet, too, knows which pods were deleted
+            pods = [pod["metadata"] for pod in await self._admin.list_all(PODS)]
+            there = [
+                pod
+                for pod in pods
+                if pod["namespace"] == namespace and labels.items() <= pod.get("labels", {}).items()
+            ]
+            # the kubelet, too, knows which pods were deleted
+            is_seen = self._kubelet.pods.keys() <= {pod["uid"] for pod in pods}
             return is_observed and figures == [wanted] * 3 and len(there) == wanted and is_seen
 
         await eventually(is_rolled_out, within_s=WITHIN_S, told=self.logs)
