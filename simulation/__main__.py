@@ -123,7 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=count, default=50, help="run so many seeds [default: 50]")
     parser.add_argument("--first", type=int, default=1, help="the first of them [default: 1]")
     parser.add_argument("--faults", help="with --seed: these faults, as a failure printed them")
-    parser.add_argument("--kinds", default="", help="only faults of these kinds, separated by commas")
+    parser.add_argument(
+        "--kinds", default="", help=f"only faults of these kinds, separated by commas: {', '.join(KINDS)}"
+    )
     parser.add_argument(
         "--hours",
         type=amount,
