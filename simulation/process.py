@@ -72,7 +72,7 @@ class Process:
 
     def new_loop(self, name: str) -> EventLoop:
         """A loop for another thread."""
-        loop = EventLoop(self, name)
+        loop = EventLoop(self, name)  # type: ignore[abstract]  # the rest of asyncio's is for sockets and signals
         self.loops.append(loop)
         self.machine.wakes.append(loop.wake)
         return loop

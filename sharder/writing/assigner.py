@@ -32,6 +32,7 @@ from sharder.planning.decisions import (
 from sharder.planning.keys import Controlled
 from sharder.planning.planner import ControllerSeen
 from sharder.unowned.pending import AssignmentPriority, PendingObject
+from sharder.writing.assignment_queue import FIRST_RETRY_S
 from sharder.writing.evidence_reads import EvidenceReads, PendingWrite
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.object_writer import WriteOutcome
@@ -303,10 +304,13 @@ class Assigner:
             self._queue.enqueue(parent)
 
     def _later(self, lane: Lane, name: str, due_at: float | None) -> None:
-        """Decide again at *due_at*; None: when something changes."""
+        """Decide again at *due_at*, a moment later if that is over; None: when something changes.
+
+        What follows from an instant is published after it, by up to a tenth of a second.
+        """
         lane.queue.forget(name)
         if due_at is not None:
-            self._requeue(lane, name, due_at - self._context.clock.now())
+            self._requeue(lane, name, max(FIRST_RETRY_S, due_at - self._context.clock.now()))
 
     def _requeue(self, lane: Lane, name: str, delay_s: float) -> None:
         if self._pending.knows(name):

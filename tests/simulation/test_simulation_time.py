@@ -56,6 +56,30 @@ def test_something_that_never_waits_ends_the_run(world: World) -> None:
         world.run(10)
 
 
+def test_a_thread_that_never_waits_ends_the_run(world: World, machine: Machine) -> None:
+    process = process_of(world, machine)
+    process.start(ticks([], machine, every_s=0))
+    with pytest.raises(Violation, match="rest: process/1, loop main: never waits"):
+        world.run(10)
+    assert world.events < 10_000
+
+
+def test_a_callback_that_fails_ends_the_run(world: World, machine: Machine) -> None:
+    process = process_of(world, machine)
+    process.main_loop.call_later(1, lambda: 1 // 0)
+    with pytest.raises(Violation, match="callbacks succeed: process/1, loop main: ZeroDivisionError"):
+        world.run(10)
+
+
+def test_a_timer_that_was_cancelled_does_not_wake_its_loop(world: World, machine: Machine) -> None:
+    seen: list[str] = []
+    loop = process_of(world, machine).main_loop
+    first, _ = loop.call_later(1, seen.append, "first"), loop.call_later(2, seen.append, "second")
+    first.cancel()
+    world.run(10)
+    assert (seen, first.cancelled(), world.events) == (["second"], True, 2)
+
+
 def test_randomness_of_one_purpose_does_not_depend_on_another(world: World) -> None:
     first = World(1)
     first.rng("a").random()

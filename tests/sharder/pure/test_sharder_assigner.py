@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from itertools import pairwise
+from typing import cast
 
 import msgspec
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from kubeio.models import Meta, ObjectKey, ObjectRef, OwnerReference
 from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
-from sharder.planning.planner import CHILDREN_FIRST_S
+from sharder.planning.decisions import Decision
+from sharder.planning.planner import CHILDREN_FIRST_S, Subject
 from sharder.ringspec.spec import Pace
 from sharder.unowned.pending import AssignmentPriority
 from sharder.writing.assignment_queue import (
@@ -26,6 +28,7 @@ from sharder.writing.assignment_queue import (
 )
 from sharder.writing.evidence_reads import NEXT_S
 from sharder.writing.object_writer import WriteOutcome
+from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.assigning import (
     OF_A,
     READ_S,
@@ -223,6 +226,25 @@ async def dead_tree(ring: Ring) -> tuple[Meta, Meta]:
     ring.pending.put(work, child, at=ring.clock.now())
     ring.shows(parent)
     return parent, child
+
+
+async def test_an_instant_that_is_over_before_its_view_is_published_is_not_asked_for_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with moving(FakeMembership(replace(TWO, hold=AssignmentHold(WaitReason.NO_MEMBERS, 5.0)))) as ring:
+        plans_at: list[float] = []
+
+        def counted(subject: Subject) -> Decision:
+            plans_at.append(ring.clock.now())
+            assert len(plans_at) < 1000
+            return RingContext.plan(cast(RingContext, ring), subject)
+
+        monkeypatch.setattr(ring, "plan", counted)
+        ring.shows(ring.objects.put(make_meta("site")))
+        await asyncio.sleep(6)
+        late = [at for at in plans_at if at >= 5]
+        assert late[0] == 5
+        assert 10 <= len(late) <= 21
 
 
 async def test_a_dead_shards_parent_goes_once_its_children_went() -> None:
