@@ -59,8 +59,8 @@ def shrink(failed: Result, *, workers: int, most: int = 200, hours: float = 0.0)
 
 def _run_quietly(plan: Plan) -> Result:
     """The result of *plan*. What its processes write to stderr (stacks of threads) is no output of ours."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     if not plan.hours:
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S + 5))
     sys.unraisablehook = lambda unraisable: None
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stderr(nowhere):

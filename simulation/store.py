@@ -25,7 +25,8 @@ _WALL_S: Final = 1_767_225_600.0
 """2026-01-01: when the world begins."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 _COLLECTOR_DELAY_S: Final = 0.02
-_HISTORY: Final = 100_000
+_HISTORY: Final = 20_000
+"""Events of a resource that can be watched from: more than a small world has."""
 
 
 @dataclass(frozen=True, slots=True)
