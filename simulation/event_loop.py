@@ -48,31 +48,23 @@ class _Future(asyncio.Future[Any]):
 
 
 class Handle:
-    """Call that is due, at once or at *when* on the loop's clock: an `asyncio.TimerHandle` without its checks."""
+    """Call that is due: what the program uses of `asyncio.TimerHandle`."""
 
-    __slots__ = ("_when", "args", "callback", "context", "is_cancelled")
+    __slots__ = ("args", "callback", "context", "is_cancelled")
 
     def __init__(
         self,
         callback: Callable[..., object],
         args: tuple[object, ...],
         context: contextvars.Context | None,
-        when: float = 0.0,
     ) -> None:
         self.callback = callback
         self.args = args
         self.context = contextvars.copy_context() if context is None else context
         self.is_cancelled = False
-        self._when = when
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-    def cancelled(self) -> bool:
-        return self.is_cancelled
-
-    def when(self) -> float:
-        return self._when
 
 
 class EventLoop(asyncio.AbstractEventLoop):
@@ -134,7 +126,7 @@ class EventLoop(asyncio.AbstractEventLoop):
         *args: *_Ts,
         context: contextvars.Context | None = None,
     ) -> Handle:
-        timer = Handle(callback, args, context, when)
+        timer = Handle(callback, args, context)
         heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
         if not self._is_stepping:
             self.wake()

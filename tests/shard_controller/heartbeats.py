@@ -58,7 +58,7 @@ class FakeLeases:
         labels: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
     ) -> None:
-        """Write the Lease as somebody else would."""
+        """Write the Lease as another client would."""
         assert self.lease is not None
         old = self.lease.metadata
         meta = msgspec.structs.replace(
