@@ -233,7 +233,7 @@ class _Candidate:
         """*lease*, which was answered now. Raises HistoryWentBack if a newer version of it was seen."""
         version = lease.metadata.resource_version
         if is_older(version, self._version):
-            self.loss = HistoryWentBack(f"GET lease {self.held.name}", version=version, seen=self._version)
+            self.loss = HistoryWentBack(f"lease {self.held.name}", version=version, seen=self._version)
             raise self.loss
         self._version = version
         return lease

@@ -57,6 +57,10 @@ class DrainAcknowledger:
         """The object as a consistent read shows it: an acknowledgement of it got no answer. Raises: KubeError."""
         return await self._writer.read(kind, key)
 
+    def waits_s(self, meta: Meta) -> float:
+        """For how many seconds the object is kept: a lost CREATE of its reconciles may still arrive."""
+        return self._writer.unanswered.creates_settled_in_s(meta.uid)
+
     async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: HandoffMode) -> None:
         """Give up the object that *meta* shows: what it controls goes first. Raises: NotAcknowledged, KubeError."""
         if isinstance(handoff, Directed) and not await is_held(self._leases, handoff.to, self._keys):

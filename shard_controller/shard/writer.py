@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
@@ -45,36 +46,57 @@ class Unanswered:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._under_way = 0
-        self._lost_at: list[float] = []
+        self._lost_at: deque[float] = deque()
+        self._lost_creates: dict[str, float] = {}
+        """When the last lost CREATE of an object's reconciles was sent, by the object's uid."""
 
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[None]:
-        """Around one write."""
+    async def request(self, *, creates_for: str = "") -> AsyncIterator[None]:
+        """Around one write; around a CREATE by a reconcile of the object with the uid *creates_for*."""
         sent_at = self._clock.now()
         self._under_way += 1
         try:
             yield
         except Unreachable as error:
             if error.maybe_done:
-                self._lost_at.append(sent_at)
+                self._lose(sent_at, creates_for)
             raise
         except ServerFailure as error:
             if error.status >= 500:  # a server that gives up on a write may still have stored it
-                self._lost_at.append(sent_at)
+                self._lose(sent_at, creates_for)
             raise
         except asyncio.CancelledError:
-            self._lost_at.append(sent_at)
+            self._lose(sent_at, creates_for)
             raise
         finally:
             self._under_way -= 1
+
+    def _lose(self, sent_at: float, creates_for: str) -> None:
+        self._forget_old()
+        self._lost_at.append(sent_at)
+        if creates_for:
+            self._lost_creates[creates_for] = max(sent_at, self._lost_creates.get(creates_for, sent_at))
 
     def settled_in_s(self) -> float | None:
         """In how many seconds every request sent is answered or too old; None while some are under way."""
         if self._under_way:
             return None
-        horizon = self._clock.now() - ANSWER_WITHIN_S
-        self._lost_at = [at for at in self._lost_at if at > horizon]
+        horizon = self._forget_old()
         return max((at - horizon for at in self._lost_at), default=0.0)
+
+    def creates_settled_in_s(self, uid: str) -> float:
+        """In how many seconds no lost CREATE can arrive any more that a reconcile of the object with *uid* sent."""
+        horizon = self._forget_old()
+        return max(0.0, self._lost_creates.get(uid, horizon) - horizon)
+
+    def _forget_old(self) -> float:
+        """Forget what is too old to arrive; gives the time before which that is so."""
+        horizon = self._clock.now() - ANSWER_WITHIN_S
+        while self._lost_at and self._lost_at[0] <= horizon:
+            self._lost_at.popleft()
+        if not self._lost_at:
+            self._lost_creates.clear()
+        return horizon
 
 
 class FencedWriter:
@@ -121,13 +143,13 @@ class FencedWriter:
 
     @asynccontextmanager
     async def _write(
-        self, verb: str, kind: ResourceCache, key: ObjectKey, *, subresource: str = ""
+        self, verb: str, kind: ResourceCache, key: ObjectKey, *, subresource: str = "", creates_for: str = ""
     ) -> AsyncIterator[None]:
         """Around one write: it is unanswered until it ends, and a span where there are spans."""
         spans = self._spans
         span = spans.write(verb, kind.name, key, subresource=subresource) if spans else nullcontext()
         with span:
-            async with self.unanswered.request():
+            async with self.unanswered.request(creates_for=creates_for):
                 yield
 
     async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
@@ -211,17 +233,18 @@ class FencedWriter:
     ) -> Object:
         """Create a controlled object and return it, or the one of the same owner that is there already.
 
-        Returns only when it is known whether the object exists. A lost answer is settled by a GET that finds it, or
-        by another CREATE, since the first may arrive after a GET that says 404. It is repeated as long as *is_wanted*,
-        and until the lost one is too old to arrive. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
+        After a lost answer a GET finds it, or else the CREATE is repeated as long as *is_wanted*. Neither says that
+        the lost one will not arrive: `Unanswered` keeps it. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
         """
         attempt = 0
-        begun_at = self.clock.now()
+        lost: KubeError | None = None
         while True:
+            if lost is not None and not is_wanted():
+                raise lost
             if not self.ownership.is_held():
                 raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
             try:
-                async with self._write("create", kind, key):
+                async with self._write("create", kind, key, creates_for=owner_uid):
                     raw = await self.client.create(
                         kind.resource,
                         body,
@@ -231,7 +254,7 @@ class FencedWriter:
                     )
                 created = object_from(raw)
             except AlreadyExists as error:
-                lost: KubeError = error
+                lost = error
             except Unreachable as error:
                 if not error.maybe_done:
                     raise
@@ -241,22 +264,23 @@ class FencedWriter:
             else:
                 kind.wrote(created, is_new=True)
                 return created
-            found = await self._read_until_answered(kind, key)
+            found = await self._read_until_answered(kind, key, is_wanted)
             if found is not None:
                 return await self._adopt(kind, found, owner_uid=owner_uid)
-            may_arrive = not isinstance(lost, AlreadyExists) and self.clock.now() - begun_at < ANSWER_WITHIN_S
-            if not is_wanted() and not may_arrive:
-                raise lost
             await asyncio.sleep(self._pause_s(attempt))
             attempt += 1
 
-    async def _read_until_answered(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
-        """GET until the server answers."""
+    async def _read_until_answered(
+        self, kind: ResourceCache, key: ObjectKey, is_wanted: Callable[[], bool]
+    ) -> Object | None:
+        """GET until the server answers, as long as *is_wanted*."""
         attempt = 0
         while True:
             try:
                 return await self.read(kind, key)
             except (Unreachable, ServerFailure) as error:
+                if not is_wanted():
+                    raise
                 log.warning("create not settled yet", object=_name(kind, key), error=str(error))
             await asyncio.sleep(self._pause_s(attempt))
             attempt += 1

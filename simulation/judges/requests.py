@@ -13,7 +13,7 @@ from kubeio.labels import json_pointer
 from kubeio.protocol import RingKeys
 from simulation.judges.known import Known
 from simulation.network import Sent
-from simulation.scale import RESOURCES, SITES
+from simulation.scale import RESOURCES
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -39,14 +39,10 @@ class RequestJudge:
         return next(map(str, self._under_way(process)), "")
 
     def creates_under_way(self, process: Process, *, controller: str) -> str:
-        """A create of what *controller* controls that may still arrive and be carried out: nothing has its name."""
-        kind = self._known.fleet.store.kind("", "configmaps")
+        """A create of what *controller* controls that may still arrive, in words; empty: none."""
         for sent in self._under_way(process):
-            call = sent.call
-            if call.method == "POST" and controller.encode() in (call.body or b""):
-                name = msgspec.json.decode(call.body or b"{}")["metadata"]["name"]
-                if all((entry.namespace, entry.name) != (SITES, name) for entry in kind.collection.entries()):
-                    return str(sent)
+            if sent.call.method == "POST" and controller.encode() in (sent.call.body or b""):
+                return str(sent)
         return ""
 
     def _under_way(self, process: Process) -> Iterator[Sent]:

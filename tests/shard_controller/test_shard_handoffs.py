@@ -1,4 +1,4 @@
-"""Many handoffs at once: they wait for answers of the server, so no worker waits for them."""
+"""Handoffs: many at once, for which no worker waits, and one that waits for a CREATE without an answer."""
 
 from __future__ import annotations
 
@@ -34,3 +34,20 @@ async def test_handoffs_do_not_wait_for_each_other(bench: Bench) -> None:
     await asyncio.gather(*(bench.label(WEBSITES, name, drain=new.name) for name in names))
     await bench.until(every_owner, equals={new.name}, within_s=SITES * SLOW_S)
     assert time.monotonic() - began < SITES * SLOW_S / 2, "one after the other would take twice as long"
+
+
+async def test_an_object_is_kept_while_a_create_without_an_answer_may_arrive(bench: Bench) -> None:
+    """Even if the controlled object is there: its next owner may delete it, and then the CREATE is carried out."""
+    old = await bench.start("web-0", env={"ANSWER_WITHIN_S": "4"})
+    new = await bench.start("web-1")
+    await bench.plane.faults.add(
+        Fault(what="lose_answer", user="web-0", verb="create", resource="configmaps", count=1)
+    )
+    began = time.monotonic()
+    await bench.site("blog", "publish hello", owner=old)
+    await bench.until(lambda: old.records("end"))
+    assert await bench.page("blog")
+    await bench.label(WEBSITES, "blog", drain=new.name)
+    await bench.until(lambda: bench.owner(WEBSITES, "blog"), equals=new.name, within_s=15)
+    assert time.monotonic() - began > 4
+    assert old.logged("handoff waits for a create without an answer")

@@ -17,7 +17,7 @@ from devcluster.embedded import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import ManualClock, SystemClock, micro_time
 from kubeio.decoding import object_from
-from kubeio.errors import ApiError, InputError, api_error
+from kubeio.errors import ApiError, InputError, ServerFailure, api_error
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
@@ -203,7 +203,7 @@ async def test_a_child_that_the_cache_does_not_show_yet_is_adopted(shard: Shard)
     assert shard.writes("delete", code=200) == 0
 
 
-async def test_a_create_without_an_answer_is_settled_by_a_read(shard: Shard) -> None:
+async def test_a_create_without_an_answer_is_looked_for(shard: Shard) -> None:
     await shard.bench.plane.faults.add(
         Fault(what="lose_answer", user="web-0", verb="create", resource="configmaps", count=1)
     )
@@ -213,18 +213,19 @@ async def test_a_create_without_an_answer_is_settled_by_a_read(shard: Shard) -> 
     assert shard.writes("create", code=201) == 1
 
 
-@pytest.mark.parametrize("is_wanted", [True, False])
-async def test_a_create_without_an_answer_that_a_read_does_not_find_is_repeated(
-    shard: Shard, is_wanted: bool
-) -> None:
-    """A GET that says 404 settles nothing: the CREATE may arrive after it."""
+async def test_a_create_without_an_answer_that_a_read_does_not_find_is_repeated(shard: Shard) -> None:
+    """Not once the reconcile is over. What finds or creates the object settles nothing: the first may still arrive."""
     await shard.bench.plane.faults.add(
         Fault(what="error", user="web-0", verb="create", resource="configmaps", count=2)
     )
     site = await shard.knows(shard.sites, BLOG)
-    created = await shard.create_page(site, is_wanted=is_wanted)
+    with pytest.raises(ServerFailure):
+        await shard.create_page(site, is_wanted=False)
+    created = await shard.create_page(site)
     assert created.meta.controller is not None
     assert shard.writes("create", code=201) == 1
+    assert shard.handover.waits_s(site) == pytest.approx(60, abs=5)
+    assert shard.handover.waits_s(created.meta) == 0
 
 
 async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -> None:

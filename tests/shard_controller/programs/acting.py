@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
 import msgspec
 
 import shard_controller as sc
+from shard_controller.shard import writer
 
 
 class Spec(msgspec.Struct):
@@ -18,6 +20,8 @@ class Spec(msgspec.Struct):
 class Website(msgspec.Struct):
     spec: Spec
 
+
+writer.ANSWER_WITHIN_S = float(os.environ.get("ANSWER_WITHIN_S", writer.ANSWER_WITHIN_S))
 
 WEBSITES = sc.Resource("websites.example.com/v1", Website)
 CONFIGMAPS = sc.Resource("configmaps/v1", dict)
