@@ -154,12 +154,12 @@ class Worker(Generic[M]):
                 self._drop(request, kind, reason)
             case Defer():
                 self._queue.add(self._requeue_with_root(request))
-            case Acknowledge() if (
-                meta is not None and self._drains is not None and (wait_s := self._drains.waits_s(meta))
-            ):
-                log.info("handoff waits for a create without an answer", object=str(request), seconds=wait_s)
-                self._queue.add_after(request, wait_s)
             case Acknowledge(handoff=handoff) if meta is not None and self._drains is not None:
+                if wait_s := self._drains.waits_s(meta, handoff):
+                    waits = log.bind(object=str(request), seconds=round(wait_s, 1))
+                    waits.info("handoff waits for a create without an answer")
+                    self._queue.add_after(request, wait_s)
+                    return
                 await self._drains.hand_over(kind, meta, handoff)
                 self._history.recovered(request)
                 self._queue.forget(request)

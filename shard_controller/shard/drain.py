@@ -57,8 +57,10 @@ class DrainAcknowledger:
         """The object as a consistent read shows it: an acknowledgement of it got no answer. Raises: KubeError."""
         return await self._writer.read(kind, key)
 
-    def waits_s(self, meta: Meta) -> float:
-        """For how many seconds the object is kept: a lost CREATE of its reconciles may still arrive."""
+    def waits_s(self, meta: Meta, handoff: HandoffMode) -> float:
+        """For how many seconds a *handoff* to others waits: a lost CREATE of the object's reconciles may arrive."""
+        if isinstance(handoff, KeepOwner):
+            return 0.0
         return self._writer.unanswered.creates_settled_in_s(meta.uid)
 
     async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: HandoffMode) -> None:

@@ -24,7 +24,7 @@ from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
-from kubeio.shard.handoff import Directed, Plain
+from kubeio.shard.handoff import Directed, KeepOwner, Plain
 from kubeio.shard.lease_validity import LeaseValidity
 from shard_controller.api.context import Context
 from shard_controller.api.session import ReconcileSession
@@ -224,8 +224,9 @@ async def test_a_create_without_an_answer_that_a_read_does_not_find_is_repeated(
     created = await shard.create_page(site)
     assert created.meta.controller is not None
     assert shard.writes("create", code=201) == 1
-    assert shard.handover.waits_s(site) == pytest.approx(60, abs=5)
-    assert shard.handover.waits_s(created.meta) == 0
+    assert shard.handover.waits_s(site, Plain()) == pytest.approx(60, abs=5)
+    assert shard.handover.waits_s(site, KeepOwner()) == 0
+    assert shard.handover.waits_s(created.meta, Plain()) == 0
 
 
 async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -> None:
