@@ -2,7 +2,9 @@
 
 The heartbeat's own end needs the GIL and an event loop. The timer here is a thread in C that needs neither
 (`faulthandler.dump_traceback_later(exit=True)`): it ends the process with exit code 1, and writes the stacks to stderr
-if that takes them at once. A process has one such timer: user code that arms it takes it away until the next `rearm`.
+if that takes them at once. Python that runs meanwhile, as after SIGCONT, changes the stacks while they are read: rarely
+the process then ends by SIGSEGV, at the same moment (python/cpython#140815). A process has one such timer: user code
+that arms it takes it away until the next `rearm`.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ async def test_sigusr1_logs_stacks_and_queue_and_stops_nothing(
 
 async def test_sigusr1_logs_what_blocks_the_loop_at_this_moment(bench: Bench) -> None:
     shard = await bench.start("web-0", flags=("--blocked-loop", "0"))
-    await bench.site("blog", "block 4", owner=shard)
+    await bench.site("blog", "block 60", owner=shard)
 
     async def runs() -> bool:
         return bool(shard.reconciles("blog"))
@@ -184,7 +184,7 @@ async def test_sigusr1_logs_what_blocks_the_loop_at_this_moment(bench: Bench) ->
     async def is_told() -> bool:
         return bool(shard.logged("stacks of threads, asked for by SIGUSR1"))
 
-    await bench.until(is_told, within_s=3)
+    await bench.until(is_told, within_s=30)
     assert not shard.records("end"), "the loop is still blocked"
     assert "time.sleep" in shard.logged("stacks of threads, asked for by SIGUSR1")[0]["stack"]
     assert shard.logged("event loop is blocked") == [], "0 reports nothing by itself"
