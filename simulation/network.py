@@ -41,6 +41,8 @@ class Rule:
     share: float = 1.0
     delay_s: float = 0.0
     """request_late: the longest delay."""
+    is_cut: bool = False
+    """request_late: the connection breaks at once, as that of a proxy that has the request by then."""
     code: int = 500
     path: str = ""
     """Part of the path; `?` is its end."""
@@ -235,6 +237,8 @@ class _Request:
             self._world.after(delay_s, lambda: self._break("connection reset"))
             return
         if what == "request_late" and rule is not None:
+            if rule.is_cut:
+                self._world.after(delay_s, lambda: self._break("connection reset"))
             delay_s += network.uniform(0, rule.delay_s)
         self._world.after(delay_s, lambda: self._arrive(server))
         if what == "request_repeated" and not self._call.is_stream:

@@ -137,6 +137,8 @@ def _judge_rest(world: World, fleet: Fleet) -> None:
     sent = fleet.network.requests - before
     if sent > most:
         world.violate("rest", f"{sent:,} requests in a minute without changes, more than {most:,.0f}")
+    if why := unsettled(fleet):
+        world.violate("no orphan", f"{why}, at rest")
 
 
 def _log_into(world: World, reached: Counter[str]) -> None:

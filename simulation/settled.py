@@ -26,7 +26,7 @@ _RINGS: Final = ("ringleader.dev", "controllerrings")
 
 def unsettled(fleet: Fleet) -> str:
     """Every object is owned by a live shard, where the ring puts it, was reconciled as it is, and is not drained."""
-    for kind in _kinds(fleet):
+    for kind in (_RINGS, *_kinds(fleet)):
         if fleet.store.endpoints.registry.get(*kind) is None:
             return f"{kind[1]} are not served"
     checks = (_unowned, _unseen, _unmade, _outdated, _misplaced, _misreported)

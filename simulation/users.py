@@ -14,6 +14,8 @@ _PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/websites"
 _PAGES_PATH: Final = f"/apis/example.com/v1/namespaces/{SITES}/pages"
 _GROUPS: Final = 20
 _MERGE: Final = "application/merge-patch+json"
+_EDITED_AT_ONCE: Final = 0.3
+"""Part of the new objects that are edited while a replica gets to know them."""
 
 
 class Users:
@@ -45,6 +47,11 @@ class Users:
             items = self._fleet.store.request("GET", _PATH)["items"]
             self.names.extend(sorted(item["metadata"]["name"] for item in items))
 
+    def leave(self, name: str) -> None:
+        """Edit this object no more, half of the time."""
+        if self._rng.random() < 0.5:
+            self.names.remove(name)
+
     def create_one(self) -> None:
         """One object more, if its resource is served and its namespace is there."""
         with suppress(Refusal):
@@ -54,6 +61,8 @@ class Users:
         name = f"site-{self._made}"
         self._made += 1
         self._post(name, "0", labels={GROUP: str(self._made % _GROUPS)})
+        if self._rng.random() < _EDITED_AT_ONCE:
+            self._world.after(self._rng.uniform(0, 0.1), partial(self._edit, name))
 
     def _create_page(self, number: int) -> None:
         self._post(f"page-{number}", "0", kind="Page")
@@ -74,18 +83,21 @@ class Users:
             self._change_page()
         draw = self._rng.random()
         with suppress(Refusal):  # it may be gone, or its namespace may be
-            if draw < 0.05 or not self.names:
+            if draw < 0.1 or not self.names:
                 self.create()
-            elif draw < 0.1:
+            elif draw < 0.2:
                 name = self.names.pop(self._rng.randrange(len(self.names)))
                 self._fleet.store.request("DELETE", f"{_PATH}/{name}")
                 if self._rng.random() < 0.3:
                     self._recreate(name)
             else:
-                name = self._rng.choice(self.names)
-                body = {"spec": {"html": str(self._rng.randrange(10**6))}}
-                self._fleet.store.request("PATCH", f"{_PATH}/{name}", body, content_type=_MERGE)
+                self._edit(self._rng.choice(self.names))
         self._again()
+
+    def _edit(self, name: str) -> None:
+        body = {"spec": {"html": str(self._rng.randrange(10**6))}}
+        with suppress(Refusal):  # it may be gone
+            self._fleet.store.request("PATCH", f"{_PATH}/{name}", body, content_type=_MERGE)
 
     def _recreate(self, name: str) -> None:
         """The same name, another object."""

@@ -27,8 +27,9 @@ def _rule(strike: Strike, what: str, **fields: Any) -> None:
 
 @fault
 def request_late(strike: Strike) -> None:
-    """Requests arrive late, after the client's deadline perhaps."""
-    _rule(strike, "request_late", delay_s=strike.rng.choice((0.5, 5.0, 60.0)))
+    """Requests arrive late, perhaps after the client's deadline, or when its connection is long broken."""
+    is_cut = strike.rng.random() < 0.5
+    _rule(strike, "request_late", delay_s=strike.rng.choice((0.5, 5.0, 60.0)), is_cut=is_cut)
 
 
 @fault

@@ -46,6 +46,17 @@ def ring_spoiled(strike: Strike) -> None:
 
 
 @fault
+def status_late(strike: Strike) -> None:
+    """A write of the ring's status arrives late: of a sharder that led before, when all is healed perhaps."""
+    with suppress(Refusal):  # there may be no ring
+        status = {**strike.request("GET", RING_PATH).get("status", {})}
+        status.pop("sharder", None)  # another implementation's claim is no write of ours
+        in_s = strike.rng.uniform(1, 150)
+        strike.note(f"status_late in {in_s:.1f} s")
+        strike.fleet.world.after(in_s, partial(strike.merge, f"{RING_PATH}/status", {"status": status}))
+
+
+@fault
 def ring_taken(strike: Strike) -> None:
     """Another implementation's sharder works the ring for a while, as its status says."""
     strike.note("ring_taken")

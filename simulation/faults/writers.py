@@ -197,16 +197,22 @@ def namespace_recreated(strike: Strike) -> None:
 
 @fault
 def content_unfit(strike: Strike) -> None:
-    """Users write what the controller's model, its index, or its reconciler cannot take, and correct it later."""
-    path = strike.site()
-    if not path:
-        return
+    """Users write what the controller's model, its index, or its reconciler cannot take, and correct it sometime."""
+    for _ in range(strike.rng.choice((1, 5, 20))):
+        if path := strike.site():
+            _write_unfit(strike, path)
+
+
+def _write_unfit(strike: Strike, path: str) -> None:
     content = strike.rng.choice((UNFIT, REFUSED, REFUSED, "no number"))
+    strike.users.leave(path.rpartition("/")[2])  # no later edit repairs what the last one needs
     strike.note(f"content_unfit {path.rpartition('/')[2]}: {content}")
     strike.merge(path, {"spec": {"html": content}})
     if strike.rng.random() < 0.3:
         strike.refuse("PATCH", f"{path}/status")
-    strike.correct_in(strike.span_s(), partial(strike.merge, path, {"spec": {"html": "2"}}))
+    while_reconciled_s = strike.rng.uniform(0, strike.fleet.scale.longest_reconcile_s + 0.005)
+    in_s = strike.rng.choice((while_reconciled_s, while_reconciled_s, strike.span_s()))
+    strike.correct_in(in_s, partial(strike.merge, path, {"spec": {"html": "2"}}))
 
 
 @fault

@@ -104,6 +104,16 @@ def test_a_late_request_is_carried_out_after_its_client_gave_up(place: Place) ->
     assert place.lease_names() == ["made"]
 
 
+def test_a_late_request_whose_connection_broke_is_carried_out_too(place: Place) -> None:
+    place.fleet.network.rules.append(Rule("request_late", delay_s=200, is_cut=True))
+    error = place.run(create, for_s=1)
+    assert isinstance(error, Unreachable)
+    assert error.maybe_done
+    assert place.lease_names() == []
+    place.world.run(300)
+    assert place.lease_names() == ["made"]
+
+
 def test_a_partition_has_no_answer_before_the_deadline(place: Place) -> None:
     place.fleet.network.partitions.add((place.process.machine.name, "server-0"))
     assert isinstance(place.run(create), Unreachable)
