@@ -36,11 +36,11 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env=environment,
-        timeout=1500,
+        timeout=600,
     )
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(600)
 def test_fifty_seeds_break_no_rule() -> None:
     done = simulate("--seeds", str(SEEDS), "--no-shrink")
     assert done.returncode == 0, done.stdout[-6000:]
