@@ -16,6 +16,7 @@ from kubeio.program.http_server import Handler, HttpServer
 from kubeio.program.loop_thread import LoopThread, Main
 from kubeio.rest.client import Client
 from kubeio.shard.exit_timer import ExitTimer
+from kubeio.shard.kernel_timer import EXIT_CODE
 from kubeio.shard.process_proof import Identity
 from shard_controller.process.host import ReplicaHost
 from simulation.network import Connection, Network
@@ -38,8 +39,6 @@ _CLUSTER: Final = Cluster(
     trust=Trust(),
     proxy=None,
 )
-_TIMER_EXIT: Final = 1
-"""Exit code of `faulthandler.dump_traceback_later(exit=True)`."""
 
 
 class SimulatedHost(Host):
@@ -209,7 +208,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class _SimulatedTimer(ExitTimer):
-    """The timer in C: it runs whatever the loops do, but not while the process or its machine stands still."""
+    """The kernel's timer: it runs whatever the loops do, but not while the process or its machine stands still."""
 
     def __init__(self, process: Process, validity: LeaseValidity, *, clock: Clock) -> None:
         super().__init__(validity, clock=clock)
@@ -238,4 +237,4 @@ class _SimulatedTimer(ExitTimer):
         elif left_s > 1e-6:
             self._check_in(left_s)
         else:
-            process.end(_TIMER_EXIT)
+            process.end(EXIT_CODE)

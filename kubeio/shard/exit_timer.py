@@ -1,10 +1,9 @@
 """Ends a process that outlives its Lease, whatever holds up its threads: protocol 5.1.
 
-The heartbeat's own end needs the GIL and an event loop. The timer here is a thread in C that needs neither
-(`faulthandler.dump_traceback_later(exit=True)`): it ends the process with exit code 1, and writes the stacks to stderr
-if that takes them at once. Python that runs meanwhile, as after SIGCONT, changes the stacks while they are read: rarely
-the process then ends by SIGSEGV, at the same moment (python/cpython#140815). A process has one such timer: user code
-that arms it takes it away until the next `rearm`.
+The heartbeat's own end needs the GIL and an event loop. The kernel's timer needs neither: `kernel_timer`. A little
+before, CPython writes the stacks to stderr if that takes them at once (`faulthandler.dump_traceback_later`): they name
+the call that holds the GIL. They are a help, not the end: user code that uses the same function takes them away until
+the next `rearm`, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,10 +13,13 @@ import os
 from typing import Final
 
 from kubeio.clock import Clock
+from kubeio.shard.kernel_timer import IS_SUPPORTED, KernelTimer
 from kubeio.shard.lease_validity import LeaseValidity
 
 LATEST: Final = 1.9
 """Durations after which the process has ended: others may have its objects after two (protocol 4)."""
+_STACKS_BEFORE: Final = 0.1
+"""Durations before the end at which the stacks are written."""
 
 
 class ExitTimer:
@@ -30,10 +32,11 @@ class ExitTimer:
     def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
         self._validity = validity
         self._clock = clock
+        self._kernel: KernelTimer | None = None
         self._stacks_to = -1
 
     def rearm(self) -> None:
-        """Set the timer by the Lease as it is."""
+        """Set the timer by the Lease as it is. Raises OSError if the kernel has no timer left, the first time."""
         now = self._clock.now()
         may_run = self._validity.holds(now) or self._validity.running > 0
         age_s = self._validity.age_s(now) if may_run else 0.0
@@ -50,10 +53,17 @@ class ExitTimer:
         """End the process in *left_s*, whatever its threads do; replaces what was armed before."""
         if self._stacks_to < 0:
             self._stacks_to = _open_stderr()
-        faulthandler.dump_traceback_later(left_s, exit=True, file=self._stacks_to)
+        if IS_SUPPORTED:
+            self._kernel = self._kernel or KernelTimer()
+            self._kernel.arm(left_s)
+        stacks_in_s = max(left_s - self._validity.duration_s * _STACKS_BEFORE, left_s / 2)
+        faulthandler.dump_traceback_later(stacks_in_s, exit=not IS_SUPPORTED, file=self._stacks_to)
 
     def _disarm(self) -> None:
         faulthandler.cancel_dump_traceback_later()
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
 
 
 def _open_stderr() -> int:

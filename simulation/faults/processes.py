@@ -49,7 +49,7 @@ def thread_frozen(strike: Strike) -> None:
 
 @fault
 def threads_frozen(strike: Strike) -> None:
-    """Every thread of a replica stands still, as if it waited for one lock: only a timer in C runs on."""
+    """Every thread of a replica stands still, as if it waited for one lock: only the kernel's timer runs on."""
     if (replica := strike.live_shard()) is None:
         return
     strike.note(f"threads_frozen {replica.process}")

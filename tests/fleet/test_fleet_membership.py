@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from kubeio.shard.heartbeat import LOST_LEASE_EXIT
+from kubeio.shard.kernel_timer import EXIT_CODE
 from ringleader.testing.fleet import Fleet
 from ringleader.testing.inflight_writes import catch_writes
 from tests.fleet.conftest import OBJECTS
@@ -72,7 +73,7 @@ async def test_a_replica_frozen_beyond_its_lease_writes_no_more_when_it_wakes(fl
     fleet.wake(victim)
     exits = fleet.members[victim].exits
     await fleet.wait_for(lambda: exits and exits[-1].t > since, f"{victim} to end", within_s=20)
-    assert exits[-1].code in (LOST_LEASE_EXIT, 1), "1: the exit timer, which needs no Python to wake"
+    assert exits[-1].code in (LOST_LEASE_EXIT, EXIT_CODE), "the exit timer needs no Python to wake"
     evidence = await judge(fleet)
     assert [w for w in evidence.refused_writes if w.user == victim and w.t > since]
     assert fleet.life(victim) not in (None, lost)

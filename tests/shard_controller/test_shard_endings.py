@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from kubeio.shard.kernel_timer import EXIT_CODE
+
 DURATION_S = 1.0
 CHILD = """
 import asyncio, ctypes, sys, threading, time
@@ -60,6 +62,9 @@ print("started", flush=True)
 """
 SLEEPS = "time.sleep(60)"
 HOLDS_THE_GIL = "time.sleep(0.2)\nctypes.PyDLL(None).sleep(60)"
+TAKES_THE_STACKS_AWAY = (
+    "import faulthandler\ntime.sleep(0.2)\nfaulthandler.cancel_dump_traceback_later()\nctypes.PyDLL(None).sleep(60)"
+)
 STOPS_THE_LOOP = "time.sleep(0.2)\nhost.heartbeat_thread.call(time.sleep, 60)\ntime.sleep(60)"
 
 
@@ -124,9 +129,15 @@ def test_a_process_whose_threads_stand_still_ends_before_others_have_its_objects
     code, took_s = code_and_time(process)
     output = os.read(reader, 100_000) if pipe is os.pipe else b"Timeout"
     os.close(reader)
-    assert code == 1
+    assert code == EXIT_CODE
     assert took_s < 2 * DURATION_S + 1, "the machine may be busy"
     assert b"Timeout" in output
+
+
+def test_user_code_that_takes_the_stacks_away_does_not_take_the_end() -> None:
+    code, took_s = code_and_time(start(TAKES_THE_STACKS_AWAY, subprocess.DEVNULL))
+    assert code == EXIT_CODE
+    assert took_s < 2 * DURATION_S + 1, "the machine may be busy"
 
 
 def test_a_process_in_which_nothing_runs_outlives_its_lease() -> None:
