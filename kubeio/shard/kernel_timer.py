@@ -68,4 +68,7 @@ class KernelTimer:
     def _check(result: int) -> None:
         if result != 0:
             error = ctypes.get_errno()
-            raise OSError(error, f"no timer of the kernel: {os.strerror(error)}; raise the limit of pending signals (ulimit -i)")
+            why = os.strerror(error)
+            raise OSError(
+                error, f"no timer of the kernel: {why}; raise the limit of pending signals (ulimit -i)"
+            )

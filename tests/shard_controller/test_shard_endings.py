@@ -63,7 +63,8 @@ print("started", flush=True)
 SLEEPS = "time.sleep(60)"
 HOLDS_THE_GIL = "time.sleep(0.2)\nctypes.PyDLL(None).sleep(60)"
 TAKES_THE_STACKS_AWAY = (
-    "import faulthandler\ntime.sleep(0.2)\nfaulthandler.cancel_dump_traceback_later()\nctypes.PyDLL(None).sleep(60)"
+    "import faulthandler\ntime.sleep(0.2)\nfaulthandler.cancel_dump_traceback_later()\n"
+    "ctypes.PyDLL(None).sleep(60)"
 )
 STOPS_THE_LOOP = "time.sleep(0.2)\nhost.heartbeat_thread.call(time.sleep, 60)\ntime.sleep(60)"
 

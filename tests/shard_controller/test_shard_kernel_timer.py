@@ -42,7 +42,10 @@ def run(then: str, *, prefix: tuple[str, ...] = ()) -> tuple[int, float, str]:
 def test_it_ends_a_process_whose_gil_is_held(prefix: tuple[str, ...]) -> None:
     if prefix:
         probe = [*prefix, "true"]
-        if shutil.which(prefix[0]) is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        if (
+            shutil.which(prefix[0]) is None
+            or subprocess.run(probe, capture_output=True, check=False).returncode
+        ):
             pytest.skip("needs unshare (package util-linux) and user namespaces")
     then = "timer.arm(0.5); print(os.getpid(), flush=True); hold_the_gil(900_000); hold_the_gil(900_000)"
     code, took_s, stderr = run(then, prefix=prefix)
@@ -76,10 +79,16 @@ time.sleep(0.6)
 
 
 def test_each_timer_of_a_process_counts() -> None:
-    assert run("second = KernelTimer(); second.arm(0.2); timer.arm(5); timer.close(); time.sleep(1)")[0] == EXIT_CODE
+    assert (
+        run("second = KernelTimer(); second.arm(0.2); timer.arm(5); timer.close(); time.sleep(1)")[0]
+        == EXIT_CODE
+    )
 
 
 def test_a_kernel_without_a_timer_left_is_an_error_of_words() -> None:
     code, _, stderr = run("resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, 0)); KernelTimer()")
     assert code == 1
-    assert "no timer of the kernel: Resource temporarily unavailable; raise the limit of pending signals (ulimit -i)" in stderr
+    assert (
+        "no timer of the kernel: Resource temporarily unavailable; raise the limit of pending signals (ulimit -i)"
+        in stderr
+    )

@@ -334,7 +334,7 @@ async def test_a_child_of_another_controller_is_left_as_it_is(bench: Bench) -> N
     other = await bench.site("other", "", owner="web-9-00000009")
     await bench.configmap("blog", controller=other, owner="web-9-00000009")
     await bench.site("blog", "publish hello", owner=shard)
-    await bench.until(lambda: shard.records("end"))
+    await bench.until(lambda: shard.records("end") and shard.logged("reconcile failed"))
     assert shard.records("end")[0]["outcome"] == "error"
     assert await bench.page("blog") == "old"
     assert "Website other" in shard.logged("reconcile failed")[0]["error"]
