@@ -39,6 +39,7 @@ class Process:
         self.rng: Final = world.rng(f"process {name}/{pid}")
         self.started_at: Final = world.now
         self.exit_code: int | None = None
+        self.has_ended = False
         self.stood_still_at = -math.inf
         """When it, or a part of it, last did not run, or ran slowly."""
         self.is_frozen = False
@@ -56,12 +57,8 @@ class Process:
         return f"{self.name}/{self.pid}"
 
     @property
-    def has_ended(self) -> bool:
-        return self.exit_code is not None
-
-    @property
     def is_running(self) -> bool:
-        return not self.has_ended and not self.is_frozen and self.machine.is_running
+        return self.machine.is_running and not (self.is_frozen or self.has_ended)
 
     @property
     def runs_well(self) -> bool:
@@ -125,9 +122,9 @@ class Process:
 
     def end(self, code: int) -> None:
         """End at once: nothing is cleaned up, nothing runs again."""
-        if self.exit_code is not None:
+        if self.has_ended:
             return
-        self.exit_code = code
+        self.exit_code, self.has_ended = code, True
         for loop in self.loops:
             self.machine.wakes.remove(loop.wake)
         self.world.note(f"{self} ends with {code}")
