@@ -54,6 +54,8 @@ KNOBS: Final = (
     Knob("sharder.writing.evidence_reads", "MOST_READS", (1,)),
     Knob("sharder.writing.evidence_reads", "OLDEST_S", (0.5, 2.0)),
     Knob("sharder.writing.evidence_reads", "VALID_S", (0.02, 2.0)),
+    Knob("sharder.membership.controller", "ITERATIONS_PER_S", (0.3, 1.0)),
+    Knob("sharder.membership.controller", "ITERATIONS_AT_ONCE", (1,)),
 )
 
 
