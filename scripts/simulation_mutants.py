@@ -43,6 +43,7 @@ REASONS = {
     "assigner-asks-all-the-time": "an instant has to pass between two views; one of 7,000 seeds found it",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
     "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
+    "history-is-not-compared": "a list and the leader's own Lease show it too; f11-history-is-not-compared breaks all",
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
     "release-is-looked-at-once": "in the end the ring has everything again that it gave up",

@@ -19,8 +19,6 @@ _EDITED: Final = (
     "assignAtAdmission",
 )
 """Fields that other faults edit for a while."""
-_NOTICES_S = 60.0
-"""So long after a restore a sharder has read the Leases, unless it was kept from it."""
 
 
 @fault
@@ -87,7 +85,7 @@ def _restore(strike: Strike, snapshot: Snapshot, bump: int) -> None:
     newest = fleet.store.endpoints.versions.current
     fleet.store.restore(snapshot, bump=bump)
     fleet.judges.begin_history()
-    fleet.world.after(_NOTICES_S, partial(fleet.judges.leases.judge_history, newest, fleet.world.now))
+    fleet.judges.leases.watch_history(newest)
     strike.users.forget()
     for stream in list(fleet.network.streams):
         stream.cut()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from devcluster.embedded.store import Event
@@ -21,6 +22,8 @@ _SILENT_DURATIONS: Final = 1.99
 _WHOLE: Final = 0.99
 """Part of a duration that is over on every clock when all of it is over on one."""
 _KNEW_S: Final = 10.0
+_NOTICES_S: Final = 15.0
+"""So long after a restore a sharder that runs and reaches every server has read the Leases."""
 """A sharder that began so long before a restore has read Leases of the former history."""
 
 
@@ -80,17 +83,23 @@ class LeaseJudge:
         if is_still and not was_moved and not process.has_ended and process.machine.is_running:
             self._known.violate("the end of a process", f"{replica.process} stands still, and lives")
 
-    def judge_history(self, newest: int, began_at: float) -> None:
-        """The history went back from *newest* at *began_at*: no sharder that knew it is at work."""
-        is_last = self._known.history_began_at == began_at
-        if not is_last or self._store.endpoints.versions.current >= newest:
+    def watch_history(self, newest: int) -> None:
+        """The history went back from *newest* just now: no sharder that knew it works on for long."""
+        self._judge_history(newest, self._known.world.now, {})
+
+    def _judge_history(self, newest: int, began_at: float, working: dict[Process, float]) -> None:
+        """Every second; *working*: since when each sharder could have noticed it."""
+        known = self._known
+        if known.history_began_at != began_at or self._store.endpoints.versions.current >= newest:
             return  # another restore has its own judgement, or it cannot be seen any more
-        fleet = self._known.fleet
-        for process in fleet.processes.values():
-            began_before = process.started_at < self._known.history_began_at - _KNEW_S
+        for process in known.fleet.processes.values():
+            began_before = process.started_at < began_at - _KNEW_S
             knew = process.name.startswith("sharder") and began_before
-            if knew and process.runs_well and fleet.network.reaches_all(process):
-                self._known.violate("history", f"{process} works on, although etcd was restored")
+            if not (knew and process.runs_well and known.fleet.network.reaches_all(process)):
+                working.pop(process, None)
+            elif known.world.now - working.setdefault(process, known.world.now) > _NOTICES_S:
+                known.violate("history", f"{process} works on, although etcd was restored")
+        known.world.after(1.0, partial(self._judge_history, newest, began_at, working))
 
     # -- events
 
