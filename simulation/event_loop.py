@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -69,8 +69,6 @@ class Handle:
 
 class EventLoop(asyncio.AbstractEventLoop):
     """Loop of a thread of *process*. It runs while the process is neither frozen nor ended and its machine runs."""
-
-    _running: ClassVar[EventLoop | None] = None
 
     def __init__(self, process: Process, name: str) -> None:
         self.name: Final = name
@@ -165,8 +163,8 @@ class EventLoop(asyncio.AbstractEventLoop):
 
     def step(self) -> None:
         """One iteration, now. May be called in the iteration of another loop: that is how a thread starts."""
-        outer = EventLoop._running
-        self._enter()
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
         self._is_stepping = True
         try:
             self._run_once()
@@ -174,8 +172,7 @@ class EventLoop(asyncio.AbstractEventLoop):
             pass
         finally:
             self._is_stepping = False
-            if outer is not None and outer._is_stepping:
-                outer._enter()
+            asyncio._set_running_loop(outer)
         if self._process.has_ended:
             return
         self._in_a_row = self._in_a_row + 1 if self._ready else 0
@@ -183,12 +180,6 @@ class EventLoop(asyncio.AbstractEventLoop):
             self._world.violate("rest", f"{self._process}, loop {self.name}: never waits")
         self._process.count_step()
         self.wake()
-
-    def _enter(self) -> None:
-        """Be asyncio's running loop, until another is: to set it takes 4 us."""
-        if EventLoop._running is not self:
-            EventLoop._running = self
-            asyncio._set_running_loop(self)
 
     def forget_tasks(self) -> None:
         """After the run: what is left of its process may be collected."""
@@ -213,17 +204,13 @@ class EventLoop(asyncio.AbstractEventLoop):
         process = self._process
         if self.is_frozen or not process.is_running:
             return math.inf
-        now = self._world.now
-        earliest = process.busy_until if process.busy_until > now else now
+        earliest = max(self._world.now, process.busy_until)
         if self._ready:
             return earliest
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
-        if not timers:
-            return math.inf
-        due = self._machine.world_time(timers[0][0])
-        return due if due > earliest else earliest
+        return max(self._machine.world_time(timers[0][0]), earliest) if timers else math.inf
 
     def _on_wake(self) -> None:
         self._wakes_at.pop()

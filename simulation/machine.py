@@ -36,13 +36,11 @@ class Machine:
 
     def now(self) -> float:
         """CLOCK_BOOTTIME."""
-        return self._boot if self._is_stopped else self._boot + (self._world.now - self._since) * self._rate
+        return self._boot if self._is_stopped else self._boot + self._passed_s()
 
     def monotonic(self) -> float:
         """CLOCK_MONOTONIC: the clock of event loops."""
-        if not self.is_running:
-            return self._monotonic
-        return self._monotonic + (self._world.now - self._since) * self._rate
+        return self._monotonic + self._passed_s() if self.is_running else self._monotonic
 
     def wall(self) -> datetime:
         return _EPOCH + timedelta(seconds=self._world.now + self._offset_s)
@@ -83,6 +81,9 @@ class Machine:
     def _rebase(self) -> None:
         self._boot, self._monotonic = self.now(), self.monotonic()
         self._since = self._world.now
+
+    def _passed_s(self) -> float:
+        return (self._world.now - self._since) * self._rate
 
     def _wake(self) -> None:
         for wake in self.wakes:

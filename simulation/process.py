@@ -39,7 +39,6 @@ class Process:
         self.rng: Final = world.rng(f"process {name}/{pid}")
         self.started_at: Final = world.now
         self.exit_code: int | None = None
-        self.has_ended = False
         self.stood_still_at = -math.inf
         """When it, or a part of it, last did not run, or ran slowly."""
         self.is_frozen = False
@@ -57,8 +56,12 @@ class Process:
         return f"{self.name}/{self.pid}"
 
     @property
+    def has_ended(self) -> bool:
+        return self.exit_code is not None
+
+    @property
     def is_running(self) -> bool:
-        return self.machine.is_running and not (self.is_frozen or self.has_ended)
+        return not self.has_ended and not self.is_frozen and self.machine.is_running
 
     @property
     def runs_well(self) -> bool:
@@ -122,9 +125,9 @@ class Process:
 
     def end(self, code: int) -> None:
         """End at once: nothing is cleaned up, nothing runs again."""
-        if self.has_ended:
+        if self.exit_code is not None:
             return
-        self.exit_code, self.has_ended = code, True
+        self.exit_code = code
         for loop in self.loops:
             self.machine.wakes.remove(loop.wake)
         self.world.note(f"{self} ends with {code}")

@@ -52,7 +52,7 @@ class World:
 
     def at(self, when: float, action: Action) -> None:
         """Carry out *action* at *when*, now if that is over."""
-        heapq.heappush(self._heap, (when if when > self.now else self.now, next(self._order), action))
+        heapq.heappush(self._heap, (max(when, self.now), next(self._order), action))
 
     def after(self, delay_s: float, action: Action) -> None:
         """Carry out *action* in *delay_s*."""
