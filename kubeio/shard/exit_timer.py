@@ -3,7 +3,8 @@
 The heartbeat's own end needs the GIL and an event loop. The kernel's timer needs neither: `kernel_timer`. A little
 before, CPython writes the stacks to stderr if that takes them at once (`faulthandler.dump_traceback_later`): they name
 the call that holds the GIL. They are a help, not the end: user code that uses the same function takes them away until
-the next `rearm`, and nothing else.
+the next `rearm`, and nothing else. If other threads run Python meanwhile, reading the stacks may end the process by
+SIGSEGV, a little early (python/cpython#140815).
 """
 
 from __future__ import annotations
