@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from kubeio.errors import leaves
+from kubeio.errors import InputError, KubeError, leaves
 from simulation.event_loop import EventLoop
 from simulation.machine import Machine
 from simulation.world import World
@@ -134,8 +134,20 @@ class Process:
         self._on_end(self)
 
     def _main_done(self, task: asyncio.Task[int | None]) -> None:
+        for error in _unforeseen(task):
+            self.world.violate("exceptions are foreseen", f"{self} ends by {error!r}")
         self.end(_exit_code(task))
         raise ProcessEnded
+
+
+def _unforeseen(task: asyncio.Task[int | None]) -> list[BaseException]:
+    """The exceptions that end *task* and that the program would write with a traceback."""
+    error = None if task.cancelled() else task.exception()
+    return [each for each in leaves(error) if not _is_foreseen(each)] if error is not None else []
+
+
+def _is_foreseen(error: BaseException) -> bool:
+    return isinstance(error, InputError | KubeError) or isinstance(getattr(error, "exit_code", None), int)
 
 
 def _exit_code(task: asyncio.Task[int | None]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
@@ -28,6 +29,10 @@ SETTLED_S: Final = 10.0
 """So long after the last change a fleet is at rest."""
 _kept: Final[list[object]] = []
 """What ran, until this process ends: destroying it would run code of the dead."""
+_BY_USERS: Final = frozenset(
+    {"map function failed: nothing enqueued", "predicate failed: object enqueued anyway"}
+)
+"""Lines about exceptions of a user's functions: the simulated ones raise on purpose."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -146,6 +151,10 @@ def _log_into(world: World, reached: Counter[str]) -> None:
 
     def keep(logger: object, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
         note_log(reached, event)
+        if event.get("exc_info") and event["event"] not in _BY_USERS:
+            world.violate(
+                "exceptions are foreseen", f"{present.get()} logs {event['event']!r}: {_exception(event)!r}"
+            )
         world.note(describe_log(present.get(), {**event, "level": method}))
         raise structlog.DropEvent
 
@@ -154,3 +163,8 @@ def _log_into(world: World, reached: Counter[str]) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(20),
         cache_logger_on_first_use=False,
     )
+
+
+def _exception(event: Mapping[str, Any]) -> object:
+    given = event["exc_info"]
+    return given if isinstance(given, BaseException) else sys.exception()

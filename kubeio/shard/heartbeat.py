@@ -245,7 +245,13 @@ class HeartbeatThread:
         """End the process, whatever happens to the log on the way."""
         code = LOST_LEASE_EXIT if isinstance(why, LeaseLost) else STALLED_EXIT
         try:
-            log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
+            log.error(
+                "process ends",
+                shard=self._lease.metadata.name,
+                reason=str(why),
+                exit_code=code,
+                exc_info=None if isinstance(why, LeaseLost | Stalled) else why,
+            )
             if isinstance(why, Stalled):
                 write_text(f"{stacks_of_threads()}\n")
             drain(within_s=min(AT_EXIT_S, self._validity.duration_s / 4))

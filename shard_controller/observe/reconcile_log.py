@@ -9,6 +9,7 @@ import structlog
 
 from kubeio.errors import ApiError, Conflict, KubeError
 from kubeio.models import Meta
+from kubeio.shard.errors import ShardError
 from shard_controller.declare.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused
 from shard_controller.declare.request import Request
 from shard_controller.observe.observer import Observer, Outcome
@@ -60,5 +61,5 @@ class ReconcileLog(Observer):
 
 
 def _trace(error: BaseException) -> BaseException | None:
-    """Exception to log with its stack: *error* of users' code; None for the server's refusals and for timeouts."""
-    return None if isinstance(error, KubeError | TimeoutError) else error
+    """Exception to log with its stack: *error* of users' code; None if its text says all: refusals and timeouts."""
+    return None if isinstance(error, KubeError | ShardError | TimeoutError) else error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -65,6 +66,9 @@ HOLDS_THE_GIL = "time.sleep(0.2)\nctypes.PyDLL(None).sleep(60)"
 TAKES_THE_STACKS_AWAY = (
     "import faulthandler\ntime.sleep(0.2)\nfaulthandler.cancel_dump_traceback_later()\n"
     "ctypes.PyDLL(None).sleep(60)"
+)
+FAILS = (
+    "async def swap(self, lease):\n    raise ValueError('not foreseen')\nSilent.swap = swap\ntime.sleep(60)"
 )
 STOPS_THE_LOOP = "time.sleep(0.2)\nhost.heartbeat_thread.call(time.sleep, 60)\ntime.sleep(60)"
 
@@ -139,6 +143,15 @@ def test_user_code_that_takes_the_stacks_away_does_not_take_the_end() -> None:
     code, took_s = code_and_time(start(TAKES_THE_STACKS_AWAY, subprocess.DEVNULL))
     assert code == EXIT_CODE
     assert took_s < 2 * DURATION_S + 1, "the machine may be busy"
+
+
+def test_an_exception_that_is_not_foreseen_is_written_with_its_stack() -> None:
+    process = start(FAILS, subprocess.PIPE, renewals=100)
+    _, written = process.communicate(timeout=20)
+    (line,) = written.splitlines()
+    ended = json.loads(line)
+    assert (process.returncode, ended["event"], ended["reason"]) == (1, "process ends", "not foreseen")
+    assert [each["exc_type"] for each in ended["exception"]] == ["ValueError"]
 
 
 def test_a_process_in_which_nothing_runs_outlives_its_lease() -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from kubeio.clock import ManualClock
 from kubeio.errors import Conflict
 from kubeio.models import ObjectKey
-from shard_controller.declare.errors import Elsewhere, PermanentError, ReconcileTimeout, Refused
+from shard_controller.declare.errors import Elsewhere, NotOurs, PermanentError, ReconcileTimeout, Refused
 from shard_controller.declare.request import Request
 from shard_controller.observe.history import History
 from shard_controller.observe.metrics import ControllerMetrics
@@ -64,6 +64,16 @@ def test_an_end_is_counted_and_logged_by_its_outcome_and_error(
     assert count(registry, "controller_runtime_terminal_reconcile_errors_total") == terminal
     timeouts = float(isinstance(error, ReconcileTimeout))
     assert count(registry, "controller_runtime_reconcile_timeouts_total") == timeouts
+
+
+@pytest.mark.parametrize(
+    ("error", "is_written"),
+    [(ValueError("no"), True), (NotOurs("page", controller="b"), False), (CONFLICT, False)],
+)
+def test_only_an_exception_of_users_code_is_logged_with_its_stack(error: Exception, is_written: bool) -> None:
+    with capture_logs() as logs:
+        ReconcileLog(structlog.get_logger()).ended(BLOG, "error", error, 1.0, 0.5)
+    assert (logs[0]["exc_info"] is error) is is_written
 
 
 def test_an_interrupted_reconcile_keeps_the_error_before_it() -> None:

@@ -15,6 +15,7 @@ from kubeio.shard.lease_validity import LeaseValidity
 from scripts.mutants import ROOT, mutated
 from scripts.simulation_mutants import PAGE, REASONS, RESULTS, known_mutants, table
 from shard_controller.api.session import ReconcileSession
+from shard_controller.reconcile.event_handlers import EventHandlers
 from sharder.planning import planner
 from sharder.planning.decisions import NOTHING
 from simulation.coverage import expected
@@ -123,6 +124,14 @@ def test_what_does_not_come_to_its_end_is_found(
     monkeypatch.setattr(broken, name, replacement)
     failed = first_failure(range(1, 4))
     assert (failed.rule, found in failed.what) == ("no orphan", True)
+
+
+@pytest.mark.timeout(300)
+def test_a_line_about_an_exception_that_is_not_foreseen_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EventHandlers, "_passes", lambda *_: 1 // 0)
+    failed = first_failure(range(1, 4))
+    assert failed.rule == "exceptions are foreseen"
+    assert "could not be stored in the cache': ZeroDivisionError" in failed.what
 
 
 def test_every_fault_can_be_written_and_read() -> None:

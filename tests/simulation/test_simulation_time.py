@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from kubeio.errors import HistoryWentBack, Unreachable
 from simulation.machine import Machine
 from simulation.process import KILLED, Process
 from simulation.world import Violation, World
@@ -69,6 +70,33 @@ def test_a_callback_that_fails_ends_the_run(world: World, machine: Machine) -> N
     process.main_loop.call_later(1, lambda: 1 // 0)
     with pytest.raises(Violation, match="callbacks succeed: process/1, loop main: ZeroDivisionError"):
         world.run(10)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_foreseen"),
+    [
+        (Unreachable("list", "refused", maybe_done=False), True),
+        (HistoryWentBack("list", version="1", seen="2"), True),
+        (
+            ExceptionGroup("tasks", [Unreachable("list", "refused", maybe_done=False), KeyError("ring")]),
+            False,
+        ),
+    ],
+)
+def test_an_exception_that_the_program_does_not_foresee_ends_the_run(
+    world: World, machine: Machine, error: Exception, is_foreseen: bool
+) -> None:
+    async def main() -> int:
+        raise error
+
+    process = process_of(world, machine)
+    process.start(main())
+    if is_foreseen:
+        world.run(10)
+    else:
+        with pytest.raises(Violation, match="exceptions are foreseen: process/1 ends by KeyError"):
+            world.run(10)
+    assert process.exit_code == 1
 
 
 def test_a_timer_that_was_cancelled_does_not_wake_its_loop(world: World, machine: Machine) -> None:
