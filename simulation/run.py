@@ -70,6 +70,7 @@ def run(plan: Plan) -> Result:
     world = World(plan.seed, keeps=plan.keeps)
     rng = world.rng("scale")
     scale = draw_large_scale(rng, hours=plan.hours) if plan.hours else draw_scale(rng)
+    world.hold(scale.objects)
     reached: Counter[str] = Counter()
     _log_into(world, reached)
     watch_decisions(reached)

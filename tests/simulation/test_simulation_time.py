@@ -57,6 +57,14 @@ def test_something_that_never_waits_ends_the_run(world: World) -> None:
         world.run(10)
 
 
+def test_a_large_world_may_have_more_events_in_a_second(world: World) -> None:
+    world.hold(2_000)
+    for number in range(100_000):
+        world.after(1 + number / 200_000, lambda: None)
+    world.run(2)
+    assert world.events == 100_000
+
+
 def test_a_thread_that_never_waits_ends_the_run(world: World, machine: Machine) -> None:
     process = process_of(world, machine)
     process.start(ticks([], machine, every_s=0))
