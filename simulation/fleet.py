@@ -116,6 +116,8 @@ class Fleet:
         self.exits: Final[Counter[str]] = Counter()
         self.is_settling = False
         """Whether the faults are over: reconciles do not repeat themselves any more."""
+        self.changed_at = 0.0
+        """When a late write last changed what the sharder has to correct."""
         self._lives: Final[list[Replica]] = []
         self._sharders: Final[dict[str, tuple[Process, SimulatedHost]]] = {}
         self._pids: Final[dict[int, Process]] = {}

@@ -143,6 +143,7 @@ def _judge_rest(world: World, fleet: Fleet) -> None:
     sent = fleet.network.requests - before
     if sent > most:
         world.violate("rest", f"{sent:,} requests in a minute without changes, more than {most:,.0f}")
+    world.run(max(world.now, fleet.changed_at + SETTLED_S))
     if why := unsettled(fleet):
         world.violate("no orphan", f"{why}, at rest")
 

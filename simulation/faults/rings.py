@@ -53,7 +53,12 @@ def status_late(strike: Strike) -> None:
         status.pop("sharder", None)  # another implementation's claim is no write of ours
         in_s = strike.rng.uniform(1, 150)
         strike.note(f"status_late in {in_s:.1f} s")
-        strike.fleet.world.after(in_s, partial(strike.merge, f"{RING_PATH}/status", {"status": status}))
+        strike.fleet.world.after(in_s, partial(_write_status, strike, status))
+
+
+def _write_status(strike: Strike, status: dict[str, object]) -> None:
+    strike.fleet.changed_at = strike.fleet.world.now
+    strike.merge(f"{RING_PATH}/status", {"status": status})
 
 
 @fault

@@ -68,6 +68,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("2140",),
         ("2394",),
         ("5208",),
+        ("1345",),
         ("14",),
         ("183",),
         ("272",),
