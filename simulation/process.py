@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from kubeio.errors import InputError, KubeError, leaves
+from kubeio.program.failures import exit_code_of, unforeseen
 from simulation.event_loop import EventLoop
 from simulation.machine import Machine
 from simulation.world import World
@@ -134,28 +134,12 @@ class Process:
         self._on_end(self)
 
     def _main_done(self, task: asyncio.Task[int | None]) -> None:
-        for error in _unforeseen(task):
-            self.world.violate("exceptions are foreseen", f"{self} ends by {error!r}")
-        self.end(_exit_code(task))
+        if task.cancelled():
+            self.end(0)
+        elif (error := task.exception()) is None:
+            self.end(task.result() or 0)
+        else:
+            for each in unforeseen(error):
+                self.world.violate("exceptions are foreseen", f"{self} ends by {each!r}")
+            self.end(exit_code_of(error))
         raise ProcessEnded
-
-
-def _unforeseen(task: asyncio.Task[int | None]) -> list[BaseException]:
-    """The exceptions that end *task* and that the program would write with a traceback."""
-    error = None if task.cancelled() else task.exception()
-    return [each for each in leaves(error) if not _is_foreseen(each)] if error is not None else []
-
-
-def _is_foreseen(error: BaseException) -> bool:
-    return isinstance(error, InputError | KubeError) or isinstance(getattr(error, "exit_code", None), int)
-
-
-def _exit_code(task: asyncio.Task[int | None]) -> int:
-    """The exit code, as `kubeio.program.runtime` chooses it."""
-    if task.cancelled():
-        return 0
-    error = task.exception()
-    if error is None:
-        return task.result() or 0
-    codes = [code for each in leaves(error) if isinstance(code := getattr(each, "exit_code", None), int)]
-    return codes[0] if codes else 1

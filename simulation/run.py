@@ -70,7 +70,7 @@ def run(plan: Plan) -> Result:
     world = World(plan.seed, keeps=plan.keeps)
     rng = world.rng("scale")
     scale = draw_large_scale(rng, hours=plan.hours) if plan.hours else draw_scale(rng)
-    world.hold(scale.objects)
+    world.expect_objects(scale.objects)
     reached: Counter[str] = Counter()
     _log_into(world, reached)
     watch_decisions(reached)
@@ -143,7 +143,8 @@ def _judge_rest(world: World, fleet: Fleet) -> None:
     sent = fleet.network.requests - before
     if sent > most:
         world.violate("rest", f"{sent:,} requests in a minute without changes, more than {most:,.0f}")
-    world.run(max(world.now, fleet.changed_at + SETTLED_S))
+    while world.now < fleet.changed_at + SETTLED_S:
+        world.run(fleet.changed_at + SETTLED_S)
     if why := unsettled(fleet):
         world.violate("no orphan", f"{why}, at rest")
 

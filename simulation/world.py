@@ -48,8 +48,8 @@ class World:
         self._second_events = 0
         self._digest: Final = hashlib.blake2b(digest_size=12)
 
-    def hold(self, objects: int) -> None:
-        """The world has so many objects: all of them may be assigned and reconciled within a second."""
+    def expect_objects(self, objects: int) -> None:
+        """With so many objects more than usual may happen within a second: all are assigned and reconciled."""
         self._most_per_s = max(_MOST_PER_S, _MOST_PER_OBJECT * objects)
 
     def rng(self, name: str) -> random.Random:

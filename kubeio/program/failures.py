@@ -17,6 +17,7 @@ from kubeio.errors import (
     NotFound,
     Unauthorized,
     Unreachable,
+    leaves,
 )
 from kubeio.protocol import CONTROLLER_RINGS
 
@@ -39,6 +40,27 @@ _NAMESPACE = re.compile(r'namespaces? "(?P<name>[^"]*)" not found')
 class Failure:
     message: str
     exit_code: int
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a process that *error* ends: its own, `BAD_INPUT` for bad input, else `FAILED`."""
+    causes = list(leaves(error))
+    if any(isinstance(cause, InputError) for cause in causes):
+        return BAD_INPUT
+    return next((code for cause in causes if (code := own_exit_code(cause)) is not None), FAILED)
+
+
+def unforeseen(error: BaseException) -> list[BaseException]:
+    """The exceptions inside *error* that are bugs of ours: neither an answer of the API nor with an exit code."""
+    return [
+        cause for cause in leaves(error) if not isinstance(cause, KubeError) and own_exit_code(cause) is None
+    ]
+
+
+def own_exit_code(error: BaseException) -> int | None:
+    """The exit code that *error* itself asks for."""
+    code = getattr(error, "exit_code", None)
+    return code if isinstance(code, int) else None
 
 
 class FailedAt(KubeError):

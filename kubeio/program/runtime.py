@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from kubeio.errors import InputError, KubeError, leaves
-from kubeio.program.failures import BAD_INPUT, FAILED, failure
+from kubeio.program.failures import exit_code_of, failure, own_exit_code, unforeseen
 from kubeio.program.logs import configure_logging, drain
 
 __all__ = ["configure_logging", "run"]
@@ -88,19 +88,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _failed(error: BaseException) -> int:
     """Log the reason for the end of the process; its exit code."""
+    code = exit_code_of(error)
     causes = list(leaves(error))
     for cause in causes:
         if isinstance(cause, InputError):
             print(f"error: {cause}", file=sys.stderr)  # noqa: T201  # for a person at the command line
-            return BAD_INPUT
-    for cause in causes:
-        code = getattr(cause, "exit_code", None)
-        if isinstance(code, int):
-            _log.error("stopped", reason=str(cause), exit_code=code)
             return code
-    if all(isinstance(cause, KubeError) for cause in causes):
+    if unforeseen(error):
+        _log.error("failed", error=str(error), exit_code=code, exc_info=error)
+    elif reasons := [str(cause) for cause in causes if own_exit_code(cause) is not None]:
+        _log.error("stopped", reason=reasons[0], exit_code=code)
+    else:
         for message in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
             _log.error("failed", error=message)  # an answer of the API, not a fault of ours
-    else:
-        _log.error("failed", error=str(error), exc_info=error)
-    return FAILED
+    return code

@@ -48,7 +48,10 @@ def test_what_a_judge_finds_ends_the_run_after_the_event(world: World) -> None:
         world.run(3)
 
 
-def test_something_that_never_waits_ends_the_run(world: World) -> None:
+@pytest.mark.parametrize("objects", [20, 2_000])
+def test_something_that_never_waits_ends_the_run(world: World, objects: int) -> None:
+    world.expect_objects(objects)
+
     def again() -> None:
         world.after(1e-6, again)
 
@@ -58,11 +61,11 @@ def test_something_that_never_waits_ends_the_run(world: World) -> None:
 
 
 def test_a_large_world_may_have_more_events_in_a_second(world: World) -> None:
-    world.hold(2_000)
-    for number in range(100_000):
-        world.after(1 + number / 200_000, lambda: None)
-    world.run(2)
-    assert world.events == 100_000
+    world.expect_objects(2_000)
+    for number in range(200_000):
+        world.after(number / 400_000, lambda: None)
+    world.run(1)
+    assert world.events == 200_000
 
 
 def test_a_thread_that_never_waits_ends_the_run(world: World, machine: Machine) -> None:

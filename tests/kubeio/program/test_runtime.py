@@ -143,6 +143,16 @@ def test_failure_is_logged_with_its_traceback_as_one_document() -> None:
     assert "ValueError" in json.dumps(log[-1]["exception"])
 
 
+def test_an_exit_code_beside_it_hides_no_traceback() -> None:
+    lost = "type('ShardLost', (KubeError,), {'exit_code': 3})('lost')"
+    process = start(
+        f"async def main():\n    raise ExceptionGroup('g', [{lost}, KeyError('k')])\nsys.exit(run(main()))"
+    )
+    code, _, log = finish(process)
+    assert (code, log[-1]["event"]) == (3, "failed")
+    assert "KeyError" in json.dumps(log[-1]["exception"])
+
+
 def test_event_loop_is_uvloop() -> None:
     process = start(
         "async def main():\n    print(type(asyncio.get_running_loop()).__module__)\nsys.exit(run(main()))"
