@@ -306,6 +306,8 @@ class _Request:
 
     def _set_result(self, answer: Answer | ServerWatch) -> None:
         if not self.future.done():
+            if self._call.method == "GET" and "/leases" in self._call.path and _is_good(answer):
+                self._process.read_leases_at = min(self._process.read_leases_at, self._world.now)
             self.future.set_result(answer)
 
     def _set_exception(self, error: BrokenMessage) -> None:
@@ -388,6 +390,10 @@ def _detail(call: Call) -> bytes:
     """What of a write belongs to the digest: all but keys and certificates, which are others in every run."""
     is_secret = "/secrets" in call.path or "webhookconfigurations" in call.path
     return b"" if is_secret or call.body is None else call.body
+
+
+def _is_good(answer: Answer | ServerWatch) -> bool:
+    return isinstance(answer, Answer) and answer.status == 200
 
 
 def _drop(answer: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ class Process:
         self.stood_still_at = -math.inf
         """When it, or a part of it, last did not run, or ran slowly."""
         self.is_frozen = False
+        self.read_leases_at = math.inf
+        """When a server first answered it what a Lease, or all of them, is."""
         self.busy_until = 0.0
         self.slow_s = 0.0
         """Mean time that each iteration of a loop takes; 0: none."""
@@ -50,6 +53,7 @@ class Process:
         self._context.run(present.set, str(self))
         self._on_end: Final = on_end
         self._main: asyncio.Task[int | None] | None = None
+        self._was_asked_to_stop = False
         self.main_loop: Final = self.new_loop("main")
 
     def __str__(self) -> str:
@@ -100,9 +104,16 @@ class Process:
     # -- signals
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """SIGTERM; a second one ends it at once, as `kubeio.program.runtime` does."""
         if self._main is not None:
-            self.deliver(self.main_loop, self._main.cancel)
+            self.deliver(self.main_loop, self._stop, self._main)
+
+    def _stop(self, main: asyncio.Task[int | None]) -> None:
+        if self._was_asked_to_stop:
+            self.end(128 + signal.SIGTERM)
+            raise ProcessEnded
+        self._was_asked_to_stop = True
+        main.cancel()
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -72,7 +72,8 @@ class ControllerRuntime:
     ) -> bool:
         """Work until *stopping*, then end what runs. True if every request sent is answered or too old to matter."""
         async with asyncio.TaskGroup() as outlasting:
-            async with asyncio.TaskGroup() as group, self._writer:
+            # a reconcile may create as long as it runs, cancelled or not
+            async with self._writer, asyncio.TaskGroup() as group:
                 # it outlasts the others: what cannot be stopped must not hold up the end of the process
                 ticker = outlasting.create_task(self._tick(), name="ticker")
                 helpers = [group.create_task(self._informers.run(), name="informers")]
@@ -89,6 +90,7 @@ class ControllerRuntime:
                     await self._end(working, timeout_s)
                 finally:
                     stop.cancel()
+                    self._queue.close(drain=False)  # user code may have kept the cancellation from a worker
                 settled = await self._settle(stop_within_s)
                 for helper in helpers:
                     helper.cancel()

@@ -56,11 +56,12 @@ class ReconcileQueue(WorkQueue[Request]):
     def await_version(self, request: Request, version: int, *, known: int | None) -> None:
         """The cache is behind *version* of *request*: the change that brings it enqueues it past every predicate.
 
-        *known*: the version that the cache has by now.
+        *known*: the version that the cache has by now. If it is not behind any more, *request* waits a moment that
+        grows: after a restore of etcd every read stays behind the cache until the watch lists anew.
         """
         if known is not None and known >= version:
             self.changed(request)
-            self.add(request)
+            self.add_rate_limited(request)
         else:
             self._awaited.add(request)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
-    from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
     from sharder.planning.keys import Role
     from sharder.writing.assignment_queue import AssignmentQueue
@@ -83,10 +82,9 @@ class AuditPace:
 class Audit:
     """Checks all objects of one ring, pass after pass, until cancelled."""
 
-    def __init__(self, context: RingContext, scan: Scan, handoffs: Handoffs, queue: AssignmentQueue) -> None:
+    def __init__(self, context: RingContext, scan: Scan, queue: AssignmentQueue) -> None:
         self._context = context
         self._scan = scan
-        self._handoffs = handoffs
         self._queue = queue
         self._controller_keys = ControllerKeys(
             context.kinds, context.objects.read_controller, most=REMEMBERED
@@ -174,7 +172,7 @@ class Audit:
     # ---- findings ---------------------------------------------------------------------------------------------
 
     async def _suspects(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Meta]:
-        """Objects that look wrong although neither the assigner nor a handoff is at work on them."""
+        """Objects that look wrong although the assigner does not know them. Handoffs end at live owners only."""
         roles = await self._controller_keys.resolved(
             self._context.kinds.role(resource, meta) for meta in metas
         )
@@ -193,7 +191,7 @@ class Audit:
         if what == MISPLACED:
             return self._scan.is_converged
         ref = ObjectRef(resource.group_resource, meta.key)
-        return what is not None and not (self._queue.knows(ref) or ref in self._handoffs)
+        return what is not None and not self._queue.knows(ref)
 
     async def _confirmed(self, resource: ApiResource, suspects: Sequence[Meta]) -> Counter[str]:
         """Confirm each suspect by a fresh read, and enqueue those that are still wrong."""

@@ -166,7 +166,7 @@ class ActingRing:
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
             tasks.create_task(self._scan.run(), name="scan")
-            audit = Audit(context, self._scan, self._handoffs, self._queue)
+            audit = Audit(context, self._scan, self._queue)
             tasks.create_task(audit.run(), name="audit")
 
     def _start_endings(

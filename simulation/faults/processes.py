@@ -137,7 +137,7 @@ def heir_ends(strike: Strike) -> None:
             stream.held_until = strike.fleet.world.now + for_s
     strike.fleet.terminate(replica.process.name)
     for _ in range(20):
-        strike.fleet.world.after(strike.rng.uniform(0.3, for_s), strike.users.create_one)
+        strike.go_on_in(strike.rng.uniform(0.3, for_s), strike.users.create_one)
 
 
 @fault
@@ -154,7 +154,7 @@ def creates_late(strike: Strike) -> None:
     strike.delete_children(owner=replica.shard)
     cordon = partial(strike.set_member, name, {"cordoned": True}, 60.0)
     end = strike.rng.choice((cordon, cordon, partial(strike.fleet.terminate, name)))
-    strike.fleet.world.after(strike.rng.uniform(0, 20), end)
+    strike.go_on_in(strike.rng.uniform(0, 20), end)
 
 
 @fault
@@ -193,7 +193,7 @@ def member_turned_back(strike: Strike) -> None:
         name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
         strike.note(f"member_turned_back {name}")
         strike.fleet.add(name)
-        strike.fleet.world.after(strike.rng.uniform(4, 12), partial(strike.fleet.remove, name))
+        strike.go_on_in(strike.rng.uniform(4, 12), partial(strike.fleet.remove, name))
 
 
 @fault
@@ -210,7 +210,7 @@ def version_rolled(strike: Strike) -> None:
     """Every process is ended and started again, one after the other."""
     strike.note("version_rolled")
     for number, name in enumerate(sorted(strike.fleet.wanted)):
-        strike.fleet.world.after(number * 4.0, partial(strike.fleet.terminate, name))
+        strike.go_on_in(number * 4.0, partial(strike.fleet.terminate, name))
 
 
 @fault

@@ -81,7 +81,7 @@ def ring_deleted(strike: Strike) -> None:
         strike.request("DELETE", RING_PATH)
     for_s = strike.span_s()
     if strike.rng.random() < 0.3:
-        strike.fleet.world.after(for_s / 2, partial(_kill_leader, strike))
+        strike.go_on_in(for_s / 2, partial(_kill_leader, strike))
     strike.again_in(for_s, strike.fleet.create_ring)
 
 
@@ -148,7 +148,7 @@ def resource_unserved(strike: Strike) -> None:
     for_s = strike.span_s() + 10
     if strike.rng.random() < 0.5:
         strike.add_rule(Rule("server_errors", verb="read", path="/apis/example.com/v1", code=503), for_s / 2)
-    strike.fleet.world.after(for_s / 2, strike.fleet.define_pages)
+    strike.go_on_in(for_s / 2, strike.fleet.define_pages)
     strike.heal_in(for_s + 10, partial(strike.edit_ring, {"resources": resources}))
 
 
@@ -161,7 +161,7 @@ def definition_recreated(strike: Strike) -> None:
     for_s = strike.span_s()
     if strike.rng.random() < 0.5:
         rule = Rule("server_errors", verb="read", path="/apis/example.com/v1", code=503)
-        strike.fleet.world.after(for_s / 2, partial(strike.add_rule, rule, for_s / 2))
+        strike.go_on_in(for_s / 2, partial(strike.add_rule, rule, for_s / 2))
     strike.again_in(for_s, strike.fleet.define)
 
 

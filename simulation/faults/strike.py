@@ -57,6 +57,14 @@ class Strike:
         except Refusal:  # it is not gone yet
             self.fleet.world.after(1.0, partial(self._create, create))
 
+    def go_on_in(self, delay_s: float, act: Callable[[], object]) -> None:
+        """Carry out a later part of the fault in *delay_s*, unless the faults are over by then."""
+        self.fleet.world.after(delay_s, partial(self._go_on, act))
+
+    def _go_on(self, act: Callable[[], object]) -> None:
+        if not self.fleet.is_settling:
+            act()
+
     @property
     def lease_s(self) -> float:
         return float(self.fleet.scale.lease_s)

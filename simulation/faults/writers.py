@@ -51,7 +51,7 @@ def contest_disturbed(strike: Strike) -> None:
     """A Lease is deleted while its process is cut off, and the contest has a hard time: a new leader, an edit."""
     if (replica := strike.live_shard()) is None:
         return
-    name, world = replica.shard, strike.fleet.world
+    name = replica.shard
     strike.cut_off(replica.process, strike.lease_s)
     strike.note(f"contest_disturbed {name}")
     way = strike.rng.choice(("leaders", "label", "maximum"))
@@ -65,10 +65,10 @@ def contest_disturbed(strike: Strike) -> None:
             if process is not leader:
                 process.kill()
         if leader is not None:
-            world.after(strike.rng.uniform(1, 8), leader.terminate)
-    world.after(0.1, partial(strike.delete_lease, name))
+            strike.go_on_in(strike.rng.uniform(1, 8), leader.terminate)
+    strike.go_on_in(0.1, partial(strike.delete_lease, name))
     if way == "label":
-        world.after(strike.rng.uniform(0.5, 3), partial(strike.unlabel_lease, name))
+        strike.go_on_in(strike.rng.uniform(0.5, 3), partial(strike.unlabel_lease, name))
 
 
 @fault

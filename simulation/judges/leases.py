@@ -93,8 +93,8 @@ class LeaseJudge:
         if known.history_began_at != began_at or self._store.endpoints.versions.current >= newest:
             return  # another restore has its own judgement, or it cannot be seen any more
         for process in known.fleet.processes.values():
-            began_before = process.started_at < began_at - _KNEW_S
-            knew = process.name.startswith("sharder") and began_before
+            read_before = process.read_leases_at < began_at - _KNEW_S
+            knew = process.name.startswith("sharder") and read_before
             if not (knew and process.runs_well and known.fleet.network.reaches_all(process)):
                 working.pop(process, None)
             elif known.world.now - working.setdefault(process, known.world.now) > _NOTICES_S:

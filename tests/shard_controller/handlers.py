@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import shard_controller as sc
-from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.models import ObjectKey
 from kubeio.shard.lease_validity import LeaseValidity
@@ -18,6 +17,7 @@ from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.shard.ownership import ShardOwnership
+from tests.kubeio.virtual import LoopClock
 from tests.shard_controller.objects import CONFIGMAPS, KEYS, ME, SECRETS, WEBSITES, reference
 
 SITES = sc.Resource("websites.example.com/v1", dict)
@@ -38,7 +38,7 @@ class Harness:
         watches: Iterable[sc.Watch[Any]] = (),
         is_listing: bool = False,
     ) -> None:
-        clock = ManualClock()
+        clock = LoopClock()
         self.queue = ReconcileQueue(clock=clock, rng=random.Random(1))
         self.sites = ResourceCache(WEBSITES, remembers=True)
         self.pages = ResourceCache(CONFIGMAPS, remembers=True)

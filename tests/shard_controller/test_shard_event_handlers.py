@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -102,13 +104,32 @@ async def test_no_predicate_holds_back_the_version_that_a_read_has_shown_already
     assert await harness.woken() == []
 
 
-async def test_a_change_that_came_while_it_was_read_enqueues_at_once() -> None:
+@pytest.mark.looptime
+async def test_a_change_that_came_while_it_was_read_enqueues_soon() -> None:
     harness = Harness(when=never)
     harness.site()
     harness.site(annotations={"written": "by another"})
     await harness.woken()
     harness.await_version(2)
+    await asyncio.sleep(0.01)
     assert await harness.woken() == ["blog"]
+
+
+@pytest.mark.looptime
+async def test_a_read_that_stays_behind_the_cache_is_repeated_more_and_more_rarely() -> None:
+    """After a restore of etcd a consistent read shows less than the cache, until the watch lists anew."""
+    harness = Harness()
+    harness.site()
+    harness.site()
+    await harness.woken()
+    reads = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(10):
+            while reads < 1000:
+                reads += 1
+                harness.await_version(1)
+                harness.queue.done(await harness.queue.get())
+    assert reads < 15
 
 
 async def test_a_predicate_that_raises_counts_as_true_and_is_logged() -> None:

@@ -24,6 +24,7 @@ from tests.shard_controller.objects import CONFIGMAPS, SECRETS, WEBSITES
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "wider.py"
+PAGES = sc.Resource("configmaps/v1", dict)
 
 
 async def started(bench: Bench, attribute: str, **options: Any) -> Shard:
@@ -273,6 +274,38 @@ async def test_a_second_controller_of_the_name_is_refused_in_the_same_process(be
     finally:
         first.cancel()
         await asyncio.wait({first})
+
+
+@pytest.mark.parametrize("then_raises", [False, True])
+async def test_a_reconcile_that_is_cancelled_with_its_controller_may_still_create(
+    bench: Bench, then_raises: bool
+) -> None:
+    """It may raise something else instead of its cancellation, too: the worker ends all the same."""
+    runs = asyncio.Event()
+    sites: sc.Controller[Any] = sc.Controller(sc.Resource("websites.example.com/v1", dict), owns=[PAGES])
+
+    @sites.reconcile
+    async def last_word(ctx: sc.Context[Any]) -> sc.Result:
+        runs.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ctx.apply(PAGES, ctx.name, {"data": {"page": "bye"}})
+            if then_raises:
+                raise ValueError("cancelled")
+        return sc.Done()
+
+    await bench.site("blog", "")
+    controller = asyncio.create_task(
+        serve(sites, sc.Single(), Settings(kubeconfig=str(bench.plane.kubeconfig)))
+    )
+    await runs.wait()
+    for _ in range(2):  # the first asks it to stop
+        controller.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait({controller}, timeout=10)
+    assert controller.done()
+    assert await bench.page("blog") == "bye"
 
 
 async def shown(bench: Bench) -> str:

@@ -20,7 +20,6 @@ from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
 from sharder.metrics import SharderMetrics
 from sharder.moving.audit import PAGE, Audit, AuditPace
-from sharder.moving.handoffs import Handoffs
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
@@ -111,7 +110,6 @@ class Ring(SitesContext):
         self.audit = Audit(
             cast(RingContext, self),
             cast(Scan, self.passes),
-            cast(Handoffs, frozenset()),
             cast(AssignmentQueue, self.passes),
         )
 
@@ -180,6 +178,16 @@ async def test_what_no_watch_showed_is_brought_and_counted_by_what_it_is() -> No
         assert sorted(ring.passes.brought) == ["orphan", "stranger", "unowned"]
         assert [ring.found(what) for what in ("unowned", "dead_owner", "unknown_owner")] == [1, 1, 1]
         assert ring.passes.nudges == 0
+
+
+async def test_a_drain_label_hides_no_unknown_owner() -> None:
+    """Handoffs wait for an owner's answer, and no short selector shows the object to the assigner."""
+    ring = Ring()
+    ring.server.put("stranger", "stranger-1", drain="b-1")
+    async with auditing(ring):
+        await asyncio.sleep(60)
+        assert ring.passes.brought == ["stranger"]
+        assert ring.found("unknown_owner") == 1
 
 
 async def test_what_a_watch_shows_a_moment_later_is_no_finding() -> None:
