@@ -306,7 +306,7 @@ class _Request:
 
     def _set_result(self, answer: Answer | ServerWatch) -> None:
         if not self.future.done():
-            if self._call.method == "GET" and "/leases" in self._call.path and _is_good(answer):
+            if self._call.method == "GET" and "/leases" in self._call.path and _is_ok(answer):
                 self._process.read_leases_at = min(self._process.read_leases_at, self._world.now)
             self.future.set_result(answer)
 
@@ -392,7 +392,7 @@ def _detail(call: Call) -> bytes:
     return b"" if is_secret or call.body is None else call.body
 
 
-def _is_good(answer: Answer | ServerWatch) -> bool:
+def _is_ok(answer: Answer | ServerWatch) -> bool:
     return isinstance(answer, Answer) and answer.status == 200
 
 

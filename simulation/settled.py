@@ -29,12 +29,12 @@ def unsettled(fleet: Fleet) -> str:
     for kind in (_RINGS, *_kinds(fleet)):
         if fleet.store.endpoints.registry.get(*kind) is None:
             return f"{kind[1]} are not served"
-    checks = (_given_up, _unowned, _unseen, _unmade, _outdated, _misplaced, _misreported)
+    checks = (_ring_is_going, _unowned, _unseen, _unmade, _outdated, _misplaced, _misreported)
     return next(filter(None, (check(fleet) for check in checks)), "")
 
 
-def _given_up(fleet: Fleet) -> str:
-    """There is a ring that stays: what goes with one is nobody's soon."""
+def _ring_is_going(fleet: Fleet) -> str:
+    """Whether there is a ring that is not being deleted: a deleted one releases every object."""
     rings = fleet.store.kind(*_RINGS).collection.entries()
     stays = any("deletionTimestamp" not in ring.decoded()["metadata"] for ring in rings)
     return "" if stays else "the ring is gone, or going"

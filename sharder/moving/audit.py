@@ -172,7 +172,7 @@ class Audit:
     # ---- findings ---------------------------------------------------------------------------------------------
 
     async def _suspects(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Meta]:
-        """Objects that look wrong although the assigner does not know them. Handoffs end at live owners only."""
+        """Objects that look wrong although the assigner does not know them. A drain label excuses none of them."""
         roles = await self._controller_keys.resolved(
             self._context.kinds.role(resource, meta) for meta in metas
         )

@@ -22,9 +22,9 @@ _SILENT_DURATIONS: Final = 1.99
 _WHOLE: Final = 0.99
 """Part of a duration that is over on every clock when all of it is over on one."""
 _KNEW_S: Final = 10.0
+"""A sharder that first read a Lease so long before a restore knows versions of the former history."""
 _NOTICES_S: Final = 15.0
 """So long after a restore a sharder that runs and reaches every server has read the Leases."""
-"""A sharder that began so long before a restore has read Leases of the former history."""
 
 
 class LeaseJudge:

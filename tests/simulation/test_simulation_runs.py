@@ -67,8 +67,11 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("1778",),
         ("2140",),
         ("2227",),
+        ("2276",),
         ("2394",),
+        ("3284",),
         ("3332",),
+        ("3453",),
         ("5208",),
         ("1345",),
         ("14",),
@@ -82,7 +85,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
     ],
 )
 def test_what_failed_once_passes(arguments: tuple[str, ...]) -> None:
-    """Seeds that found faults of the sharder or of a replica: docs/testing.md says which."""
+    """Seeds that found faults of the program, or of the simulation: docs/testing.md says which."""
     done = simulate("--seed", *arguments, "--no-shrink")
     assert done.returncode == 0, done.stdout[-6000:]
 
