@@ -221,6 +221,28 @@ def test_sigterm_cancels_the_main_coroutine(world: World, machine: Machine) -> N
     assert process.exit_code == 0
 
 
+@pytest.mark.parametrize(("signals", "exit_code", "took_s"), [(1, 0, 31), (2, 143, 2)])
+def test_a_second_sigterm_ends_a_process_that_is_still_ending(
+    world: World, machine: Machine, signals: int, exit_code: int, took_s: float
+) -> None:
+    ended_at: list[float] = []
+
+    async def main() -> int:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(30)
+        return 1
+
+    process = Process(world, machine, "process", pid=1, on_end=lambda process: ended_at.append(world.now))
+    process.start(main())
+    for second in range(1, signals + 1):
+        world.at(second, process.terminate)
+    world.run(100)
+    assert process.exit_code == exit_code
+    assert ended_at == [pytest.approx(took_s, abs=0.01)]
+
+
 def test_a_slow_process_takes_its_time(world: World, machine: Machine) -> None:
     seen: list[float] = []
     process = process_of(world, machine)
