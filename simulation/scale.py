@@ -24,6 +24,8 @@ GROUP: Final = "group"
 """The label whose value is the key of a ring with groups."""
 RESOURCES: Final = (("example.com", "websites"), ("example.com", "pages"), ("", "configmaps"))
 _PAGES_EVERY: Final = 3
+_MOST_REPLICAS: Final = 10
+_OBJECTS_PER_REPLICA: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,16 @@ class Scale:
     def works_pages(self, replica: str) -> bool:
         """Whether *replica* works pages; the others work websites."""
         return self.pages and int(replica.rpartition("-")[2]) % _PAGES_EVERY == 1
+
+    @property
+    def fewest_replicas(self) -> int:
+        """So many stay: they reconcile every object in the time in which a fleet has to settle."""
+        return max(2, self.objects // _OBJECTS_PER_REPLICA)
+
+    @property
+    def most_replicas(self) -> int:
+        """With so many, no other joins."""
+        return max(_MOST_REPLICAS, self.replicas)
 
     @property
     def requests_at_rest(self) -> float:

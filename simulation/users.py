@@ -16,6 +16,8 @@ _GROUPS: Final = 20
 _MERGE: Final = "application/merge-patch+json"
 _EDITED_AT_ONCE: Final = 0.3
 """Part of the new objects that are edited while a replica gets to know them."""
+_MOST_MORE: Final = 500
+"""With so many objects more than its scale says, a world gets no new ones: hours would make it ever larger."""
 
 
 class Users:
@@ -82,8 +84,9 @@ class Users:
         if self._fleet.scale.pages and self._rng.random() < 0.2:
             self._change_page()
         draw = self._rng.random()
+        is_full = len(self.names) >= self._fleet.scale.objects + _MOST_MORE
         with suppress(Refusal):  # it may be gone, or its namespace may be
-            if draw < 0.1 or not self.names:
+            if not self.names or (draw < 0.1 and not is_full):
                 self.create()
             elif draw < 0.2:
                 name = self.names.pop(self._rng.randrange(len(self.names)))

@@ -180,7 +180,7 @@ def member_joined(strike: Strike) -> None:
     """One replica more."""
     taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
     name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
-    if len(taken) < 10:
+    if len(taken) < strike.fleet.scale.most_replicas:
         strike.note(f"member_joined {name}")
         strike.fleet.add(name)
 
@@ -189,7 +189,7 @@ def member_joined(strike: Strike) -> None:
 def member_turned_back(strike: Strike) -> None:
     """One replica more, that leaves as soon as objects are on their way to it."""
     taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
-    if len(taken) < 10:
+    if len(taken) < strike.fleet.scale.most_replicas:
         name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
         strike.note(f"member_turned_back {name}")
         strike.fleet.add(name)
@@ -200,7 +200,7 @@ def member_turned_back(strike: Strike) -> None:
 def member_left(strike: Strike) -> None:
     """The last replica is taken away for good."""
     names = sorted(name for name in strike.fleet.wanted if name.startswith("replica"))
-    if len(names) > 2:
+    if len(names) > strike.fleet.scale.fewest_replicas:
         strike.note(f"member_left {names[-1]}")
         strike.fleet.remove(names[-1])
 
