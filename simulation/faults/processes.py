@@ -175,12 +175,17 @@ def leader_frozen(strike: Strike) -> None:
         strike.heal_in(for_s, process.thaw)
 
 
+def _free_name(strike: Strike) -> str:
+    """The first name that no replica has; empty if the fleet is whole."""
+    taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
+    names = (f"replica-{number}" for number in range(strike.fleet.scale.most_replicas))
+    return next((name for name in names if name not in taken), "")
+
+
 @fault
 def member_joined(strike: Strike) -> None:
     """One replica more."""
-    taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
-    name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
-    if len(taken) < strike.fleet.scale.most_replicas:
+    if name := _free_name(strike):
         strike.note(f"member_joined {name}")
         strike.fleet.add(name)
 
@@ -188,9 +193,7 @@ def member_joined(strike: Strike) -> None:
 @fault
 def member_turned_back(strike: Strike) -> None:
     """One replica more, that leaves as soon as objects are on their way to it."""
-    taken = {name for name in strike.fleet.wanted if name.startswith("replica")}
-    if len(taken) < strike.fleet.scale.most_replicas:
-        name = next(f"replica-{number}" for number in range(100) if f"replica-{number}" not in taken)
+    if name := _free_name(strike):
         strike.note(f"member_turned_back {name}")
         strike.fleet.add(name)
         strike.go_on_in(strike.rng.uniform(4, 12), partial(strike.fleet.remove, name))

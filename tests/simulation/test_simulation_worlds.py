@@ -40,7 +40,9 @@ def test_so_many_replicas_stay_as_the_objects_need(scale: Scale, stay: int) -> N
     assert len(replicas_after(scale, "member_left")) == stay
 
 
-@pytest.mark.parametrize(("scale", "come"), [(LARGE, LARGE.replicas), (SMALL, 10)])
+@pytest.mark.parametrize(
+    ("scale", "come"), [(LARGE, LARGE.replicas), (replace(LARGE, replicas=100), 100), (SMALL, 10)]
+)
 def test_replicas_join_until_the_fleet_is_whole(scale: Scale, come: int) -> None:
     assert len(replicas_after(scale, "member_left", "member_joined")) == come
 
