@@ -136,10 +136,11 @@ class LeaseTemplate:
         )
 
     def is_ours(self, lease: Lease) -> bool:
-        """Whether this process made *lease*, and it was neither taken nor released since."""
+        """Whether this process made *lease*, and nothing took or released it, or edited its duration, since."""
         return (
             lease.metadata.annotations.get(self.keys.process) == self.identity.encode()
             and lease.spec.holder_identity == lease.metadata.name
+            and lease.spec.lease_duration_seconds == self.duration_s
         )
 
     def is_free(self, lease: Lease) -> bool:

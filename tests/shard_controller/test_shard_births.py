@@ -53,11 +53,10 @@ class LeaseServer:
         self.leases[meta.name] = stored
         return stored
 
-    def edit(self, name: str, holder: str) -> None:
+    def edit(self, name: str, holder: str, *, duration_s: int = 15) -> None:
         lease = self.leases[name]
-        self.store(
-            msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, holder_identity=holder))
-        )
+        spec = msgspec.structs.replace(lease.spec, holder_identity=holder, lease_duration_seconds=duration_s)
+        self.store(msgspec.structs.replace(lease, spec=spec))
 
     def relabel(self, name: str, labels: dict[str, str]) -> None:
         lease = self.leases[name]
@@ -159,6 +158,16 @@ async def test_a_lease_that_the_sharder_took_before_its_create_was_answered_is_n
     assert life.name != FIRST_CHOICE
     assert server.holder(FIRST_CHOICE) == "sharder:s-1"
     assert server.holder(life.name) == life.name
+
+
+async def test_a_lease_whose_duration_was_edited_before_its_create_was_answered_is_not_adopted(
+    server: LeaseServer,
+) -> None:
+    server.lost_answers = 1
+    server.after_lost = lambda: server.edit(FIRST_CHOICE, FIRST_CHOICE, duration_s=300)
+    life = await begin(server)
+    assert life.name != FIRST_CHOICE
+    assert life.lease.spec.lease_duration_seconds == template().duration_s
 
 
 async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it(server: LeaseServer) -> None:

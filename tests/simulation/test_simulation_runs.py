@@ -72,6 +72,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("3284",),
         ("3332",),
         ("3453",),
+        ("4734",),
         ("5208",),
         ("1345",),
         ("14",),
