@@ -180,14 +180,15 @@ class ResourceCache:
                     keys.discard(key)
         return sorted(keys)
 
-    def forget(self, streamed: int) -> None:
-        """Forget own writes that the watch, by now at *streamed*, has passed: it showed that the object left.
+    def forget(self, streamed: int) -> list[Meta]:
+        """Forget own writes that the watch, by now at *streamed*, has passed; gives the objects that are gone.
 
-        A watch that lags forgets nothing: who read an own write reads nothing older afterwards.
+        A watch that lags forgets nothing: who read an own write reads nothing older afterwards. The watch showed the
+        end of what is gone before the answer to the write came, or never, because it listed anew.
         """
         versions = {key: version_of(answer.meta) for key, answer in self._written.items()}
-        for key in self._passed.keys(versions, streamed):
-            del self._written[key]
+        passed = [(key, self._written.pop(key).meta) for key in self._passed.keys(versions, streamed)]
+        return [meta for key, meta in passed if key not in self.store]
 
     def _log_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
         """A function of the user failed for one object; other objects are not affected."""

@@ -97,7 +97,7 @@ class Informers:
         for kind in self.caches:
             streamed = min(order(source.resource_version) for source in self._sources[kind])
             self._ownership.forget(kind, streamed)
-            kind.forget(streamed)
+            self._handlers.passed(kind, streamed)
 
     async def run(self) -> None:
         """Follow every watch until cancelled."""

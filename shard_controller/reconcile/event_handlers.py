@@ -63,6 +63,11 @@ class EventHandlers:
                 root = self._caches.root(kind, meta)
                 self._enqueue(root, priority=self._priority(root, change))
 
+    def passed(self, kind: ResourceCache, streamed: int) -> None:
+        """The watch of *kind* is at *streamed*: enqueue the roots of what this shard wrote and it will never show."""
+        for meta in kind.forget(streamed):
+            self.changed(kind, Change(meta.key, meta, None))
+
     def _primary_changed(self, kind: ResourceCache, change: Change) -> None:
         request = Request(kind.name, change.key)
         is_awaited = self._queue.take_awaited(request)

@@ -189,6 +189,23 @@ def test_what_cannot_be_a_predicate_is_refused_with_the_right_signature(function
         sc.Controller(SITES, when=function)
 
 
+# -- what the watch does not show
+
+
+async def test_a_child_that_is_made_and_deleted_between_two_lists_wakes_its_owner() -> None:
+    harness = await known()
+    harness.page("ours")
+    page = harness.pages.get(ObjectKey("ns", "ours"))
+    assert page is not None
+    harness.gone(harness.pages, "ours")
+    await harness.woken()
+    harness.pages.wrote(page, is_new=True)
+    for _ in range(2):
+        assert await harness.woken() == []
+        harness.handlers.passed(harness.pages, int(page.meta.resource_version))
+    assert await harness.woken() == ["blog"]
+
+
 # -- what was given up
 
 

@@ -130,9 +130,17 @@ def test_an_own_write_is_read_while_the_watch_has_not_passed_it_for_certain(
 def test_an_own_write_that_the_watch_never_shows_is_forgotten_when_it_has_passed() -> None:
     kind = ResourceCache(LEAVES)
     kind.wrote(WRITTEN, is_new=True)
-    kind.forget(7)
-    kind.forget(8)
+    assert kind.forget(7) == []
+    assert kind.forget(8) == [WRITTEN.meta]
     assert kind.get(GREEN) is None
+
+
+def test_an_own_write_that_changed_nothing_is_not_gone_when_the_watch_has_passed_it() -> None:
+    kind = ResourceCache(LEAVES)
+    put(kind, "green", version=7)
+    kind.wrote(WRITTEN)
+    assert (kind.forget(7), kind.forget(8)) == ([], [])
+    assert version_of(kind) == "7"
 
 
 # -- acknowledgements

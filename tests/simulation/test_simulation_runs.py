@@ -73,6 +73,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("3332",),
         ("3453",),
         ("4734",),
+        ("4923",),
         ("5208",),
         ("1345",),
         ("14",),
