@@ -14,6 +14,7 @@ from simulation.judges.leases import LeaseJudge
 from simulation.judges.objects import ObjectJudge
 from simulation.judges.reconciles import ReconcileJudge
 from simulation.judges.requests import RequestJudge
+from simulation.judges.rings import RingJudge
 from simulation.store import Store
 from simulation.world import World
 
@@ -30,7 +31,8 @@ class Judges:
         self._reconciles: Final = ReconcileJudge(self.known)
         self.leases: Final = LeaseJudge(self.known, store, requests)
         self._objects: Final = ObjectJudge(self.known, store, self._reconciles, requests)
-        store.on_write.append(self._judge_write)
+        self._rings: Final = RingJudge(self.known, store, self._reconciles)
+        store.on_write.extend([self._judge_write, self._rings.judge_write])
 
     @property
     def reconciles(self) -> int:
@@ -64,6 +66,7 @@ class Judges:
     def begin_history(self) -> None:
         """etcd was restored: lives that began before are not judged."""
         self._objects.begin_history()
+        self._rings.begin_history()
         self._reconciles.begin_history()
         self.known.begin_history()
         self.leases.begin_history()

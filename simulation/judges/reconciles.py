@@ -56,6 +56,12 @@ class ReconcileJudge:
                     self._running.pop(uid, None)
                 self._judge_overlap(uid, own, running)
 
+    def running(self) -> Iterator[tuple[str, Replica, str]]:
+        """What runs now: the object's uid, who reconciles it, and its key."""
+        for uid, running in self._running.items():
+            for each in running:
+                yield uid, each.replica, each.key
+
     def acknowledged(self, replica: Replica, uid: str) -> None:
         """The store accepted that *replica* gives *uid* up: what ran of it has ended."""
         if any(each.replica is replica for each in self._running.get(uid, ())):

@@ -16,8 +16,11 @@ from scripts.mutants import ROOT, mutated
 from scripts.simulation_mutants import PAGE, REASONS, RESULTS, known_mutants, table
 from shard_controller.api.session import ReconcileSession
 from shard_controller.reconcile.event_handlers import EventHandlers
+from sharder.membership.activation import Activation
 from sharder.planning import planner
 from sharder.planning.decisions import NOTHING
+from sharder.rings import acting
+from sharder.rings.store import RingStore
 from simulation.coverage import expected
 from simulation.faults import KINDS, Fault
 from simulation.knobs import KNOBS, turn
@@ -132,6 +135,54 @@ def test_what_does_not_come_to_its_end_is_found(
     monkeypatch.setattr(broken, name, replacement)
     failed = first_failure(range(1, 4))
     assert (failed.rule, found in failed.what) == ("no orphan", True)
+
+
+async def _nothing(*_: object) -> None:
+    pass
+
+
+async def _let_go(store: RingStore, *_: object, **__: object) -> None:
+    await store.leave()
+
+
+@pytest.mark.parametrize(
+    ("broken", "name", "replacement", "plan", "found"),
+    [
+        (
+            acting,
+            "finalize",
+            _let_go,
+            Plan(29, kinds=("ring_deleted",)),
+            ("a gone ring leaves nothing", "belongs to"),
+        ),
+        (
+            Activation,
+            "give_back",
+            _nothing,
+            Plan(53, kinds=("ring_deleted",)),
+            ("a gone ring leaves nothing", "keeps the Lease"),
+        ),
+        (
+            Activation,
+            "_is_free",
+            lambda *_: True,
+            Plan(29, kinds=("former_returns",)),
+            ("the former controller has ended", "of its-pod after"),
+        ),
+    ],
+    ids=["labels stay", "its Lease is kept", "its Lease is taken"],
+)
+def test_what_is_taken_or_kept_from_the_former_controller_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    broken: object,
+    name: str,
+    replacement: object,
+    plan: Plan,
+    found: tuple[str, str],
+) -> None:
+    monkeypatch.setattr(broken, name, replacement)
+    failed = run_one(plan)
+    assert (failed.rule, found[1] in failed.what) == (found[0], True)
 
 
 @pytest.mark.timeout(300)

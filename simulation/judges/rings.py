@@ -1,0 +1,101 @@
+"""Judge of rings that begin and go: what the controller may count on that worked before, or works afterwards."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from devcluster.plane import Write
+from kubeio.protocol import activated_holder
+from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
+from simulation.judges.known import Known
+from simulation.judges.reconciles import ReconcileJudge
+from simulation.scale import FORMER, RESOURCES
+from simulation.store import Store
+
+_GONE: Final = "a gone ring leaves nothing"
+_FORMER: Final = "the former controller has ended"
+_RINGS: Final = "controllerrings.ringleader.dev"
+_DRIFT: Final = 0.99
+"""A clock that drifts may take so much of a duration for all of it."""
+
+
+class RingJudge:
+    """Judges when a sharder lets the ring go, and the former controller's Lease, and when it takes that."""
+
+    def __init__(self, known: Known, store: Store, reconciles: ReconcileJudge) -> None:
+        self._known: Final = known
+        self._store: Final = store
+        self._reconciles: Final = reconciles
+        self._is_released = known.fleet.scale.activates
+        """Whether nothing may get an owner: a sharder has let the ring go, or has to take the former's Lease."""
+        self._former: dict[str, Any] = {}
+        """The former controller's Lease as it was written last, and when."""
+        self._former_at = 0.0
+
+    def judge_write(self, write: Write) -> None:
+        """A ring goes when nothing of it is left, and no object gets an owner until it works again."""
+        if not 200 <= write.code < 300:
+            return
+        if write.resource == _RINGS and not write.subresource:
+            self._judge_ring(write)
+        elif write.resource == LEASE_RESOURCE and write.name == FORMER:
+            self._judge_former(write)
+        elif self._is_released and not self._known.is_forging:
+            self._judge_owner(write)
+
+    def begin_history(self) -> None:
+        """etcd was restored, the ring with it perhaps, and the former controller's Lease."""
+        self._is_released = False  # the ring may be there again, and that Lease held
+        self._former = {}
+        self._former_at = self._known.world.now
+
+    def _judge_ring(self, write: Write) -> None:
+        if write.labels_after is None:
+            self._is_released = write.user.startswith("sharder")
+            if self._is_released:
+                self._judge_nothing_is_left()
+                if self._former.get("holderIdentity") == self._holder:
+                    self._known.violate(_GONE, f"{write.user} keeps the Lease {FORMER}")
+        elif not self._known.fleet.scale.activates:
+            self._is_released = False
+
+    def _judge_former(self, write: Write) -> None:
+        spec: dict[str, Any] = (write.object or {}).get("spec") or {}
+        before, after = self._former.get("holderIdentity"), spec.get("holderIdentity")
+        if write.user.startswith("sharder"):
+            if not after:
+                self._judge_nothing_is_left()
+            elif before not in (None, "", self._holder):
+                silent_s = self._known.world.now - self._former_at
+                if silent_s < self._former.get("leaseDurationSeconds", 15) * _DRIFT:
+                    what = f"{write.user} takes the Lease of {before} after {silent_s:.1f} s"
+                    self._known.violate(_FORMER, what)
+        self._is_released = self._is_released and after != self._holder
+        self._former, self._former_at = spec, self._known.world.now
+
+    @property
+    def _holder(self) -> str:
+        return activated_holder(self._known.keys.ring)
+
+    def _judge_nothing_is_left(self) -> None:
+        """No object has an owner, and nobody works on one."""
+        known = self._known
+        for group, plural in RESOURCES:
+            kind = self._store.endpoints.registry.get(group, plural)
+            for entry in kind.collection.entries() if kind is not None else ():
+                if (owner := entry.labels.get(known.keys.shard)) and entry.uid not in known.forged:
+                    known.violate(_GONE, f"{plural} {entry.name} belongs to {owner}")
+        for uid, replica, key in self._reconciles.running():
+            is_excused = (
+                known.is_beyond_promises(replica) or known.is_lagging(uid) or replica.shard in known.forged
+            )
+            if replica.is_responsible and not is_excused:
+                known.violate(_GONE, f"{key} is reconciled by {replica.shard}")
+
+    def _judge_owner(self, write: Write) -> None:
+        known = self._known
+        owner = (write.labels_after or {}).get(known.keys.shard)
+        sender = known.fleet.network.sender
+        is_late = sender is not None and not sender.runs_well  # its CREATE has no fence
+        if owner and owner != (write.labels_before or {}).get(known.keys.shard) and not is_late:
+            known.violate(_GONE, f"{write.user} gives {write.resource} {write.name} to {owner}")
