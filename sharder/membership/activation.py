@@ -98,7 +98,7 @@ class Activation:
             lease = await leases.get(former.name)
         except NotFound:
             return await self._create(leases, former)
-        if lease.spec.holder_identity != self._holder and not self._is_free(lease):
+        if not self._is_free(lease):
             return lease
         try:
             return await leases.swap(self._held(lease, former=lease.spec))
@@ -125,8 +125,9 @@ class Activation:
         return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
     def _is_free(self, lease: Lease) -> bool:
-        """Released, or seen unchanged by this sharder's own clock for the whole duration."""
-        if not lease.spec.holder_identity:
+        """Ours, released, or seen unchanged by this sharder's own clock for the whole duration."""
+        if lease.spec.holder_identity in (None, "", self._holder):
+            self._seen = None  # who holds it next is given the whole duration
             return True
         mark = record.heartbeat_of(lease.spec)
         now = self._clock.now()

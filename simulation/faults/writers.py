@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from devcluster.embedded.status import Refusal
+from kubeio.clock import micro_time
 from simulation.controllers import REFUSED, UNFIT
 from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, MERGE, Strike, fault
 from simulation.network import Rule
@@ -236,5 +237,7 @@ def former_returns(strike: Strike) -> None:
     strike.note(f"former_returns for {for_s:.1f} s")
     if strike.rng.random() < 0.5:
         strike.refuse("PUT", path)
-    strike.merge(path, {"spec": {"holderIdentity": "its-pod", "leaseDurationSeconds": 15}})
+    renewed = micro_time(strike.rng.choice(strike.fleet.machines).wall())
+    spec = {"holderIdentity": "its-pod", "leaseDurationSeconds": 15, "renewTime": renewed}
+    strike.merge(path, {"spec": spec})
     strike.correct_in(for_s, partial(strike.merge, path, {"spec": {"holderIdentity": ""}}))

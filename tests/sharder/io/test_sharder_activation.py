@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 import msgspec
 
+from devcluster.faults.fault import Fault
 from kubeio.clock import SystemClock, micro_time
 from kubeio.leases.election import leadership
 from kubeio.models import Lease, LeaseSpec, Meta
@@ -20,6 +22,13 @@ FORMER = {"lease": {"namespace": "default", "name": "website-leader"}}
 async def former_lease(env: SharderEnvironment, holder: str) -> None:
     now = micro_time(SystemClock().wall())
     await env.leases.create(Lease(Meta(name="website-leader"), LeaseSpec(holder, 2, now, now, 3)))
+
+
+async def hold(env: SharderEnvironment, holder: str, *, duration_s: int = 2) -> None:
+    """Write another holder by hand, and no renewal."""
+    lease = await env.leases.get("website-leader")
+    spec = msgspec.structs.replace(lease.spec, holder_identity=holder, lease_duration_seconds=duration_s)
+    await env.leases.swap(msgspec.structs.replace(lease, spec=spec))
 
 
 async def holder(env: SharderEnvironment) -> str:
@@ -120,13 +129,29 @@ async def test_a_former_lease_that_another_one_holds_releases_every_object(env: 
     await env.sites(3)
     async with env.sharder():
         await env.until_balanced()
-        lease = await env.leases.get("website-leader")
-        spec = msgspec.structs.replace(lease.spec, holder_identity="old-candidate", lease_duration_seconds=60)
-        await env.leases.swap(msgspec.structs.replace(lease, spec=spec))
+        await hold(env, "old-candidate", duration_s=60)
         await eventually(env.drains, lambda drains: list(drains.values()) == [""] * 3)
         await env.acknowledge_all()
         await wait_until(lambda: is_told(env))
         assert set((await env.owners()).values()) == {""}
+
+
+async def test_a_holder_who_comes_back_is_waited_for_anew(env: SharderEnvironment) -> None:
+    """Its Lease says what it said before the release that the sharder saw and could not use."""
+    await env.ring(activation=FORMER)
+    await former_lease(env, "old-candidate")
+    async with env.sharder():
+        refused = await env.plane.faults.add(
+            Fault(what="error", verb="update", name="website-leader", user="sharder-1", code=503)
+        )
+        await asyncio.sleep(1.5)
+        await hold(env, "")
+        await eventually(env.plane.faults.active, lambda faults: faults[0].hits > 0)
+        await hold(env, "old-candidate")
+        await env.plane.faults.clear(refused)
+        await asyncio.sleep(1.5)
+        assert await holder(env) == "old-candidate"
+        await eventually(partial(holder, env), lambda name: name == f"ringleader:{RING}")
 
 
 async def is_told(env: SharderEnvironment) -> bool:
