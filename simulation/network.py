@@ -86,6 +86,8 @@ class Network:
         self.requests = 0
         self.carried_out: Sent | None = None
         """The request that is carried out in this very moment."""
+        self.carries_again = False
+        """Whether that is a repetition, which its process knows nothing of."""
         self.on_send: Final[list[Callable[[Process, Call], None]]] = []
         """Called with every request as it is sent."""
         self._under_way: Final[dict[Process, list[Sent]]] = {}
@@ -242,7 +244,7 @@ class _Request:
             delay_s += network.uniform(0, rule.delay_s)
         self._world.after(delay_s, lambda: self._arrive(server))
         if what == "request_repeated" and not self._call.is_stream:
-            self._world.after(delay_s + network.uniform(0, 5), lambda: self._carry_out(server, _drop))
+            self._world.after(delay_s + network.uniform(0, 5), lambda: self._carry_out_again(server))
 
     def expire(self) -> None:
         """The client's patience is over."""
@@ -281,6 +283,11 @@ class _Request:
         self._network.arrived(self._process, self._sent)
         if server.is_up:
             self._carry_out(server, _drop)
+
+    def _carry_out_again(self, server: ApiServer) -> None:
+        self._network.carries_again = True
+        self._carry_out(server, _drop)
+        self._network.carries_again = False
 
     def _carry_out(self, server: ApiServer, done: Done) -> None:
         self._network.carried_out = self._sent

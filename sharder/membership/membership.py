@@ -274,9 +274,11 @@ class Membership:
         return [intent for intent in intents if intent is not None]
 
     def _is_hold_over(self, shard: Shard, at: float) -> bool:
-        return shard.facts.holding is Holding.RELEASED and self._fillers.is_hold_over(
-            shard, self._shards.values(), at=at
-        )
+        """Whether a released Lease is to be taken. No replica starts under a ring that is being deleted."""
+        if shard.facts.holding is not Holding.RELEASED:
+            return False
+        is_going = self._unknown_names.releasing_since < math.inf
+        return is_going or self._fillers.is_hold_over(shard, self._shards.values(), at=at)
 
     def _view(self, at: float) -> View:
         places, rings = self._fillers.places, self.rings

@@ -120,13 +120,19 @@ async def finalize(
 
     A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
     ring was given up would find it at work beside the former controller. The Leases are read once more at the end: a
-    shard that started meanwhile may have found its name on an object.
+    shard that started meanwhile may have found its name on an object. A last pass follows: the last thing that a shard
+    created, for an object that was deleted under it, carries its name.
     """
     await withdrawn.wait()
+    is_last_pass = False
     while True:
-        is_free = scan.is_converged and scan.last_seen == 0
-        if is_free and await _has_no_worker(membership, name):
-            break
+        if scan.is_converged and scan.last_seen == 0:
+            has_no_worker = await _has_no_worker(membership, name)
+            if has_no_worker and is_last_pass:
+                break
+            if has_no_worker:
+                scan.request_pass()
+            is_last_pass = has_no_worker
         await asyncio.sleep(READ_EVERY_S)
     await activation.give_back()
     await store.leave()

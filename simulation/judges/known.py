@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.embedded.store import Entry
+from devcluster.plane import Write
 from kubeio.protocol import SHARDER_HOLDER, RingKeys
 from simulation.world import World
 
@@ -63,6 +64,17 @@ class Known:
     def is_lagging(self, uid: str) -> bool:
         """Forged labels may give an object two workers, for as long as a watch lags (protocol, section 8)."""
         return self.world.now - self.forged.get(uid, -math.inf) < _WATCH_LAGS_S
+
+    def is_unfenced(self, create: Write) -> bool:
+        """Whether a CREATE may come too late, as no fence stops one.
+
+        It is of a process that stood still, was stopped or has ended, or something on the way sent it again.
+        """
+        network = self.fleet.network
+        sender = network.sender
+        replica = self.fleet.of_shard((create.labels_after or {}).get(self.keys.shard, ""))
+        is_stopped = replica is not None and replica.process is sender and self.is_beyond_promises(replica)
+        return sender is not None and (is_stopped or not sender.runs_well or network.carries_again)
 
     def may_work(self, shard: str) -> Replica | None:
         """The replica of *shard*, if it may work by its own clock and by the promises."""

@@ -47,8 +47,8 @@ class ObjectJudge:
 
     def judge_write(self, write: Write) -> None:
         """An object leaves a shard by its acknowledgement or because it is dead, and goes to one with full caches."""
-        if write.verb == "create":
-            self._note_create(write)
+        if write.verb == "create" and self._known.is_unfenced(write):
+            self._unfenced.add(write.seq)
         before, after = write.labels_before or {}, write.labels_after
         owner = before.get(self._known.keys.shard, "")
         next_owner = (after or {}).get(self._known.keys.shard, "")
@@ -187,14 +187,6 @@ class ObjectJudge:
             known.violate("evidence", f"{new.namespace}/{new.name} goes to {label}, whose Lease {what}")
 
     # -- writes
-
-    def _note_create(self, write: Write) -> None:
-        """A CREATE has no fence: one of a process that stood still, was stopped or has ended, may come too late."""
-        known, sender = self._known, self._known.fleet.network.sender
-        replica = known.fleet.of_shard((write.labels_after or {}).get(known.keys.shard, ""))
-        is_stopped = replica is not None and replica.process is sender and known.is_beyond_promises(replica)
-        if sender is not None and (is_stopped or not sender.runs_well):
-            self._unfenced.add(write.seq)
 
     def _judge_place(self, write: Write, was: str, owner: str) -> None:
         """A sharder gives objects to shards whose caches are full."""

@@ -28,6 +28,8 @@ class RingJudge:
         self._reconciles: Final = reconciles
         self._is_released = known.fleet.scale.activates
         """Whether nothing may get an owner: a sharder has let the ring go, or has to take the former's Lease."""
+        self._unfenced: Final[set[str]] = set()
+        """Uids of what was created too late."""
         self._former: dict[str, Any] = {}
         """The former controller's Lease as it was written last, and when."""
         self._former_at = 0.0
@@ -40,6 +42,8 @@ class RingJudge:
             self._judge_ring(write)
         elif write.resource == LEASE_RESOURCE and write.name == FORMER:
             self._judge_former(write)
+        elif write.verb == "create" and self._known.is_unfenced(write):
+            self._unfenced.add(write.uid)
         elif self._is_released and not self._known.is_forging:
             self._judge_owner(write)
 
@@ -83,7 +87,8 @@ class RingJudge:
         for group, plural in RESOURCES:
             kind = self._store.endpoints.registry.get(group, plural)
             for entry in kind.collection.entries() if kind is not None else ():
-                if (owner := entry.labels.get(known.keys.shard)) and entry.uid not in known.forged:
+                is_excused = entry.uid in known.forged or entry.uid in self._unfenced
+                if (owner := entry.labels.get(known.keys.shard)) and not is_excused:
                     known.violate(_GONE, f"{plural} {entry.name} belongs to {owner}")
         for uid, replica, key in self._reconciles.running():
             is_excused = (
@@ -95,7 +100,5 @@ class RingJudge:
     def _judge_owner(self, write: Write) -> None:
         known = self._known
         owner = (write.labels_after or {}).get(known.keys.shard)
-        sender = known.fleet.network.sender
-        is_late = sender is not None and not sender.runs_well  # its CREATE has no fence
-        if owner and owner != (write.labels_before or {}).get(known.keys.shard) and not is_late:
+        if owner and owner != (write.labels_before or {}).get(known.keys.shard):
             known.violate(_GONE, f"{write.user} gives {write.resource} {write.name} to {owner}")

@@ -101,3 +101,20 @@ async def test_a_ring_goes_only_after_a_fresh_read_of_its_leases(env: SharderEnv
         assert await env.exists(CONTROLLER_RINGS, RING)
         await env.plane.faults.clear()
         await env.until_ring_is_gone()
+
+
+async def test_a_ring_goes_only_after_a_pass_without_workers(env: SharderEnvironment) -> None:
+    """The last thing that a shard creates, for an object that was deleted under it, carries its name."""
+    await env.ring()
+    shard = await env.shard("a", fills=False)  # without a place: its end changes no ring
+    site = await env.site("blog")
+    async with env.sharder():
+        await wait_until(env.status)
+        await env.client.delete(CONTROLLER_RINGS, RING)
+        await asyncio.sleep(3)
+        late = Fault(what="latency", user="sharder-1", verb="update", name=shard.name, delay_s=3.0)
+        await env.plane.faults.add(late)  # its Lease is not taken yet when none is held
+        await env.page(site, labels={KEYS.shard: shard.name})
+        await shard.release()
+        await env.until_ring_is_gone()
+        assert (await env.owners(CONFIGMAPS))["blog"] == ""

@@ -9,6 +9,7 @@ from kubeio.models import Lease, LeaseSpec
 from sharder.membership.actions import Take
 from sharder.membership.flapping import Flapping
 from sharder.membership.membership import Membership
+from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, Unplaced, WaitReason
 from tests.sharder.pure.lease_simulation import LeaseSimulation, fleet, is_dead
 
@@ -139,6 +140,17 @@ def test_a_stable_shard_that_restarts_within_its_hold_leaves_the_ring_as_it_was(
         sim.run(10)
     assert sim.view().ring_version == version
     assert not [intent for _, intent in sim.decided if isinstance(intent, Take)]
+
+
+def test_a_ring_that_is_deleted_holds_no_place_of_a_life_that_released() -> None:
+    sim = LeaseSimulation(hold_s=60)
+    sim.join("a-00000001", member="a", hold=True)
+    sim.read()
+    sim.run(20)
+    sim.machine.configure(sim.spec, releasing_at=sim.at)
+    sim.release("a-00000001")
+    sim.run(1)
+    assert sim.state("a-00000001") is ShardState.DEAD
 
 
 def test_a_hold_that_passes_ends_in_a_take() -> None:
