@@ -64,7 +64,7 @@ class EventHandlers:
                 self._enqueue(root, priority=self._priority(root, change))
 
     def passed(self, kind: ResourceCache, streamed: int) -> None:
-        """The watch of *kind* is at *streamed*: enqueue the roots of what this shard wrote and it will never show."""
+        """The watch of *kind* is at *streamed*: enqueue the roots of own writes that it will never show."""
         for meta in kind.forget(streamed):
             self.changed(kind, Change(meta.key, meta, None))
 

@@ -124,19 +124,18 @@ async def finalize(
     created, for an object that was deleted under it, carries its name.
     """
     await withdrawn.wait()
-    is_last_pass = False
-    while True:
-        if scan.is_converged and scan.last_seen == 0:
-            has_no_worker = await _has_no_worker(membership, name)
-            if has_no_worker and is_last_pass:
-                break
-            if has_no_worker:
-                scan.request_pass()
-            is_last_pass = has_no_worker
-        await asyncio.sleep(READ_EVERY_S)
+    await _wait_free(name, scan, membership)
+    scan.request_pass()
+    await _wait_free(name, scan, membership)
     await activation.give_back()
     await store.leave()
     log.info("ring finalizer removed", ring=name)
+
+
+async def _wait_free(ring: str, scan: Scan, membership: MembershipController) -> None:
+    """Return once the last pass found no label, and no process can work."""
+    while not (scan.is_converged and scan.last_seen == 0 and await _has_no_worker(membership, ring)):
+        await asyncio.sleep(READ_EVERY_S)
 
 
 async def _has_no_worker(membership: MembershipController, ring: str) -> bool:

@@ -56,11 +56,13 @@ class ReconcileJudge:
                     self._running.pop(uid, None)
                 self._judge_overlap(uid, own, running)
 
-    def running(self) -> Iterator[tuple[str, Replica, str]]:
-        """What runs now: the object's uid, who reconciles it, and its key."""
+    def running(self) -> Iterator[tuple[str, str]]:
+        """Key and shard of each reconcile that runs, but for those that no promise covers."""
         for uid, running in self._running.items():
             for each in running:
-                yield uid, each.replica, each.key
+                is_excused = self._known.is_lagging(uid) or self._is_excused(each)
+                if each.replica.is_responsible and not is_excused:
+                    yield each.key, each.replica.shard
 
     def acknowledged(self, replica: Replica, uid: str) -> None:
         """The store accepted that *replica* gives *uid* up: what ran of it has ended."""

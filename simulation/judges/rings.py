@@ -26,13 +26,14 @@ class RingJudge:
         self._known: Final = known
         self._store: Final = store
         self._reconciles: Final = reconciles
-        self._is_released = known.fleet.scale.activates
-        """Whether nothing may get an owner: a sharder has let the ring go, or has to take the former's Lease."""
+        self._nothing_is_owned = known.fleet.scale.activates
+        """Whether no object may get an owner: the ring has gone, or the former controller's Lease is to be taken."""
         self._unfenced: Final[set[str]] = set()
         """Uids of what was created too late."""
         self._former: dict[str, Any] = {}
-        """The former controller's Lease as it was written last, and when."""
+        """Spec of the former controller's Lease, as it was written last."""
         self._former_at = 0.0
+        """When that was."""
 
     def judge_write(self, write: Write) -> None:
         """A ring goes when nothing of it is left, and no object gets an owner until it works again."""
@@ -44,24 +45,24 @@ class RingJudge:
             self._judge_former(write)
         elif write.verb == "create" and self._known.is_unfenced(write):
             self._unfenced.add(write.uid)
-        elif self._is_released and not self._known.is_forging:
+        elif self._nothing_is_owned and not self._known.is_forging:
             self._judge_owner(write)
 
     def begin_history(self) -> None:
         """etcd was restored, the ring with it perhaps, and the former controller's Lease."""
-        self._is_released = False  # the ring may be there again, and that Lease held
+        self._nothing_is_owned = False  # the ring may be there again, and that Lease held
         self._former = {}
         self._former_at = self._known.world.now
 
     def _judge_ring(self, write: Write) -> None:
         if write.labels_after is None:
-            self._is_released = write.user.startswith("sharder")
-            if self._is_released:
+            self._nothing_is_owned = write.user.startswith("sharder")
+            if self._nothing_is_owned:
                 self._judge_nothing_is_left()
                 if self._former.get("holderIdentity") == self._holder:
                     self._known.violate(_GONE, f"{write.user} keeps the Lease {FORMER}")
         elif not self._known.fleet.scale.activates:
-            self._is_released = False
+            self._nothing_is_owned = False
 
     def _judge_former(self, write: Write) -> None:
         spec: dict[str, Any] = (write.object or {}).get("spec") or {}
@@ -74,7 +75,7 @@ class RingJudge:
                 if silent_s < self._former.get("leaseDurationSeconds", 15) * _DRIFT:
                     what = f"{write.user} takes the Lease of {before} after {silent_s:.1f} s"
                     self._known.violate(_FORMER, what)
-        self._is_released = self._is_released and after != self._holder
+        self._nothing_is_owned = self._nothing_is_owned and after != self._holder
         self._former, self._former_at = spec, self._known.world.now
 
     @property
@@ -82,7 +83,7 @@ class RingJudge:
         return activated_holder(self._known.keys.ring)
 
     def _judge_nothing_is_left(self) -> None:
-        """No object has an owner, and nobody works on one."""
+        """No object has an owner, and none is reconciled."""
         known = self._known
         for group, plural in RESOURCES:
             kind = self._store.endpoints.registry.get(group, plural)
@@ -90,12 +91,8 @@ class RingJudge:
                 is_excused = entry.uid in known.forged or entry.uid in self._unfenced
                 if (owner := entry.labels.get(known.keys.shard)) and not is_excused:
                     known.violate(_GONE, f"{plural} {entry.name} belongs to {owner}")
-        for uid, replica, key in self._reconciles.running():
-            is_excused = (
-                known.is_beyond_promises(replica) or known.is_lagging(uid) or replica.shard in known.forged
-            )
-            if replica.is_responsible and not is_excused:
-                known.violate(_GONE, f"{key} is reconciled by {replica.shard}")
+        for key, shard in self._reconciles.running():
+            known.violate(_GONE, f"{key} is reconciled by {shard}")
 
     def _judge_owner(self, write: Write) -> None:
         known = self._known
