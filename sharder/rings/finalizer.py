@@ -134,7 +134,9 @@ async def finalize(
 
 async def _wait_free(ring: str, scan: Scan, membership: MembershipController) -> None:
     """Return once the last pass found no label, and no process can work."""
-    while not (scan.is_converged and scan.last_seen == 0 and await _has_no_worker(membership, ring)):
+    while True:
+        if scan.is_converged and scan.last_seen == 0 and await _has_no_worker(membership, ring):
+            return
         await asyncio.sleep(READ_EVERY_S)
 
 
