@@ -38,6 +38,10 @@ class ObjectJudge:
         """What users wrote, by uid and generation."""
         self._read: Final[dict[tuple[Replica, str], int]] = {}
         """The version of an object that a reconcile of a process read last, by uid."""
+        self._controllers: Final[dict[str, str]] = {}
+        """Uid of the controller, by the uid of the controlled object."""
+        self._sent_by_hand: Final[set[tuple[str, str]]] = set()
+        """Uids of objects that a hostile writer touched, with the shards that their labels named then."""
         self._unfenced: Final[set[int]] = set()
         """Creates that may be too late: no promise covers them."""
         for group, plural in RESOURCES:
@@ -49,6 +53,8 @@ class ObjectJudge:
         """An object leaves a shard by its acknowledgement or because it is dead, and goes to one with full caches."""
         if write.verb == "create" and self._known.is_unfenced(write):
             self._unfenced.add(write.seq)
+        if write.controller:
+            self._controllers[write.uid] = write.controller
         before, after = write.labels_before or {}, write.labels_after
         owner = before.get(self._known.keys.shard, "")
         next_owner = (after or {}).get(self._known.keys.shard, "")
@@ -151,6 +157,9 @@ class ObjectJudge:
         owner = known.owners.get(new.uid)
         if known.is_forging and (owner is None or label != owner.label):
             known.forged[new.uid] = now
+        if known.is_forging:
+            named = (new.labels.get(key, "") for key in (known.keys.shard, known.keys.drain))
+            self._sent_by_hand.update((new.uid, shard) for shard in named if shard)
         if label and (replica := known.fleet.of_shard(label)) is not None:
             self._reconciles.owned(replica, new.uid)
         if owner is None:
@@ -189,10 +198,11 @@ class ObjectJudge:
     # -- writes
 
     def _judge_place(self, write: Write, was: str, owner: str) -> None:
-        """A sharder gives objects to shards whose caches are full."""
+        """A sharder gives objects to shards whose caches are full; a controlled object follows its controller."""
         known = self._known
         is_given = write.user.startswith("sharder") and owner not in ("", was)
-        if is_given and owner not in known.synced and owner not in known.forged:
+        follows = (self._controllers.get(write.uid, ""), owner) in self._sent_by_hand
+        if is_given and owner not in known.synced and owner not in known.forged and not follows:
             what = f"{write.user} gives {write.namespace}/{write.name} to {owner}, whose caches are not full"
             known.violate("full caches", what)
 

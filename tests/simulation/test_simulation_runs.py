@@ -79,6 +79,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("4923",),
         ("6290",),
         ("6363",),
+        ("9661",),
         ("5208",),
         ("1345",),
         ("14",),
