@@ -64,6 +64,7 @@ class RingController:
         self._worked_as = ""
         self._membership: MembershipController | None = None
         self.name = ring.name
+        self.uid = ring.metadata.uid
 
     def change(self, ring: Ring) -> None:
         """A newer version of the ring was seen."""
@@ -239,7 +240,7 @@ def _is_ours(ring: Ring) -> bool:
 
 def _substance(ring: Ring) -> object:
     """Parts of a ring whose change begins the run anew: of its status only which implementation works it."""
-    return ring.spec, ring.metadata.uid, ring.is_deleted, _is_ours(ring)
+    return ring.spec, ring.is_deleted, _is_ours(ring)
 
 
 async def _end(*tasks: asyncio.Task[object]) -> None:

@@ -111,9 +111,11 @@ class RingManager:
         if self._names and name not in self._names:
             return
         ring = msgspec.json.decode(item.raw, type=Ring)
-        if name in self._controllers:
-            self._controllers[name][0].change(ring)
+        known = self._controllers.get(name)
+        if known is not None and known[0].uid == item.meta.uid:
+            known[0].change(ring)
             return
+        self._gone(name)  # deleted, and created again between two lists
         controller = RingController(
             self._context,
             ring,

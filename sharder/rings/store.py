@@ -84,7 +84,7 @@ class RingStore(Protocol):
 
 
 class ClusterRingStore:
-    """A ControllerRing."""
+    """The ControllerRing with *uid*, and none that is created under its name after it."""
 
     def __init__(self, client: Client, name: str, *, uid: str) -> None:
         self._client = client
@@ -116,11 +116,11 @@ class ClusterRingStore:
         )
 
     async def leave(self) -> None:
-        finalizers = (await self.read()).metadata.finalizers
-        if FINALIZER not in finalizers:
+        found = (await self.read()).metadata
+        if found.uid != self._uid or FINALIZER not in found.finalizers:
             return
-        at = f"/metadata/finalizers/{finalizers.index(FINALIZER)}"
-        patch = JsonPatch().test(at, FINALIZER).remove(at)
+        at = f"/metadata/finalizers/{found.finalizers.index(FINALIZER)}"
+        patch = JsonPatch().test("/metadata/uid", self._uid).test(at, FINALIZER).remove(at)
         await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=bytes)
 
 

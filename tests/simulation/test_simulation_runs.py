@@ -80,6 +80,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("6290",),
         ("6363",),
         ("9661",),
+        ("11015",),
         ("5208",),
         ("1345",),
         ("14",),
