@@ -155,9 +155,9 @@ class ObjectJudge:
             self._contents[new.uid, new.generation] = new.decoded().get("spec", {}).get("html", "")
         label, now = new.labels.get(known.keys.shard, ""), known.world.now
         owner = known.owners.get(new.uid)
-        if known.is_forging and (owner is None or label != owner.label):
-            known.forged[new.uid] = now
         if known.is_forging:
+            if owner is None or label != owner.label:
+                known.forged[new.uid] = now
             named = (new.labels.get(key, "") for key in (known.keys.shard, known.keys.drain))
             self._sent_by_hand.update((new.uid, shard) for shard in named if shard)
         if label and (replica := known.fleet.of_shard(label)) is not None:
