@@ -92,14 +92,17 @@ async def upgrade_crd(client: Client, outdated: Gauge) -> None:
 
 
 def _replacement(meta: Meta, schema: int) -> JsonPatch:
-    """The packaged spec in the place of the one that *meta* is of; fails if that spec has changed since.
+    """The packaged spec in the place of the one that *meta* is of.
+
+    It fails if that spec has changed since, or another definition has the name.
 
     Server-side apply would leave what other managers own: fields and rules that the new schema has dropped.
     """
     import yaml
 
     spec = yaml.safe_load(PACKAGED.read_bytes())["spec"]
-    patch = JsonPatch().test("/metadata/generation", meta.generation).replace("/spec", spec)
+    patch = JsonPatch().test("/metadata/uid", meta.uid).test("/metadata/generation", meta.generation)
+    patch = patch.replace("/spec", spec)
     if not meta.annotations:
         return patch.add("/metadata/annotations", {SCHEMA: str(schema)})
     return patch.add(json_pointer("metadata", "annotations", SCHEMA), str(schema))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -14,12 +15,13 @@ from prometheus_client import CollectorRegistry, Gauge
 from devcluster.faults.fault import Fault
 from devcluster.plane import ControlPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.errors import AlreadyExists, Conflict
+from kubeio.errors import AlreadyExists, Conflict, NotFound
 from kubeio.patch import JsonPatch
 from kubeio.resource import CRDS
 from kubeio.rest.client import Client
 from sharder.schema import PACKAGED, SCHEMA, crd_gauge, packaged_schema, upgrade_crd
 from tests.manifests import manifest
+from tests.sharder.io.environment import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,6 +116,39 @@ async def test_a_refusal_is_reported_and_not_tried_again(
     await faulty_plane.faults.clear()
     assert gauge(outdated) == 1
     assert spec_properties(await live(client)).keys() >= {"dropped"}
+
+
+async def test_a_newer_definition_that_replaced_the_one_that_was_read_is_left_alone(
+    faulty_plane: ControlPlane, client: Client, outdated: Gauge
+) -> None:
+    """The upgrade comes late: the definition was deleted meanwhile, and a newer one created."""
+    await recreate(client, None)
+    await faulty_plane.faults.add(Fault(what="hold", verb="patch", resource=CRDS.group_resource))
+    upgrade = asyncio.create_task(upgrade_crd(client, outdated))
+    await eventually(faulty_plane.faults.active, lambda faults: faults[0].hits > 0)
+    there = await recreate(client, str(packaged_schema() + 1))
+    await faulty_plane.faults.clear()
+    await upgrade
+    assert (await live(client))["spec"] == there["spec"]
+    assert gauge(outdated) == 1
+
+
+async def recreate(client: Client, schema: str | None) -> dict[str, Any]:
+    """Delete the cluster's definition, and create the packaged one under this number."""
+    await client.delete(CRDS, NAME)
+    await eventually(lambda: is_gone(client), bool)
+    crd = manifest(PACKAGED)
+    crd["metadata"]["annotations"] = {} if schema is None else {SCHEMA: schema}
+    created: dict[str, Any] = await client.create(CRDS, crd, type=dict)
+    return created
+
+
+async def is_gone(client: Client) -> bool:
+    try:
+        await live(client)
+    except NotFound:
+        return True
+    return False
 
 
 def gauge(metric: Gauge) -> float:
