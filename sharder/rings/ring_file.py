@@ -121,8 +121,13 @@ class FileRing:
         return self._controller.why_not_alive() if self._controller is not None else None
 
     async def run(self) -> None:
-        ring = await self._remembered()
-        scope = Scope(self._names, former=self._former(ring))
+        while not self._store.is_left:
+            ring = await self._remembered()
+            await self._work(ring, Scope(self._names, former=self._former(ring)))
+        self.ended.set()
+
+    async def _work(self, ring: Ring, scope: Scope) -> None:
+        """Work *ring* until it is given up, or a leader before this one recorded a namespace that *scope* lacks."""
         async with asyncio.TaskGroup() as tasks:
             controller = self._controller = RingController(
                 self._context, ring, store=self._store, scope=scope
@@ -132,6 +137,8 @@ class FileRing:
             while not self._store.is_left:
                 await self._wait()
                 if self._led.is_set():
+                    if not {*self._former(await self._remembered())} <= {*scope.former}:
+                        break
                     self._led.clear()
                     await self._remember(scope)
                     controller.change(await self._remembered())  # what the last leader wrote down
@@ -141,7 +148,6 @@ class FileRing:
                     self._store.ring = self._ring()
                     controller.change(await self._remembered())
             running.cancel()
-        self.ended.set()
 
     async def _wait(self) -> None:
         try:

@@ -63,9 +63,9 @@ class Place:
 
     @asynccontextmanager
     async def sharder(
-        self, *namespaces: str, identity: str = "sharder-1", release: bool = False
+        self, *namespaces: str, identity: str = "sharder-1", leads: bool = True, release: bool = False
     ) -> AsyncIterator[FileRing]:
-        """A sharder that leads the ring of the file, under an account that may not touch ControllerRings."""
+        """A sharder that works the ring of the file, under an account that may not touch ControllerRings."""
         user = await self.env.plane.kubeconfig_for(identity)
         await self.env.plane.faults.add(
             Fault(what="error", code=403, user=identity, resource=CONTROLLER_RINGS.group_resource)
@@ -73,7 +73,8 @@ class Place:
         async with Client(load_cluster(kubeconfig=str(user))) as client:
             context = sharder_context(client, identity=identity, metrics=self.metrics)
             work = FileRing(context, RingFile(self.path, scope=Scope(namespaces)), release=release)
-            work.lead()
+            if leads:
+                work.lead()
             async with running(work.run()):
                 yield work
 
@@ -231,6 +232,19 @@ async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place
         await place.env.patch(WEBSITES, "one", gone, namespace="team-b")
         await eventually(place.record, lambda record: record["namespaces"] == ["team-a"])
         assert await place.owners() == {"team-a/one": a.name, "team-b/one": ""}
+
+
+async def test_a_standby_gives_up_what_was_named_while_it_stood_by(place: Place) -> None:
+    """An upgrade that names one more namespace is rolled back: a sharder of before the upgrade leads again."""
+    await place.env.shard("a")
+    await place.env.site("one", namespace="team-b")
+    async with place.sharder("team-a", identity="sharder-2", leads=False) as standby:
+        await wait_until(standby.synced.is_set)
+        async with place.sharder("team-a", "team-b"):
+            await owned(place, "team-b/one")
+        standby.lead()
+        await asked_to_give_up(place, "team-b")
+        assert (await place.record())["namespaces"] == ["team-a", "team-b"]
 
 
 async def test_release_gives_every_object_up_and_ends(place: Place) -> None:
