@@ -105,9 +105,9 @@ class Network:
         return (process.machine.name, server.name) not in self.partitions
 
     def reaches_all(self, process: Process) -> bool:
-        """Whether nothing stands between *process* and any server."""
-        is_free = all(self.reaches(process, server) and server.is_up for server in self.servers)
-        return is_free and not self.rules
+        """Whether nothing stands between *process* and any server, and every server answers for every resource."""
+        answers = (each.is_up and not each.failing and self.reaches(process, each) for each in self.servers)
+        return not self.rules and all(answers)
 
     def rule_for(self, process: Process, call: Call) -> Rule | None:
         """The fault of this request."""
