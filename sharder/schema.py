@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from prometheus_client import Gauge
 
-from kubeio.errors import KubeError
+from kubeio.errors import Invalid, KubeError
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import JsonPatch
@@ -59,25 +59,16 @@ def schema_of(meta: Meta) -> int | None:
 
 
 async def upgrade_crd(client: Client, outdated: Gauge) -> None:
-    """Replace the cluster's definition if it is older. One try: a failure is logged, and *outdated* is 1."""
+    """Replace the cluster's definition if it is older. A failure is logged, and *outdated* is 1.
+
+    A definition that changed after it was read is judged once more.
+    """
     packaged = packaged_schema()
-    name = CONTROLLER_RINGS.group_resource
     try:
-        meta = (await client.get(CRDS, name, type=HasMeta, metadata_only=True)).metadata
-        live = schema_of(meta)
-        if live is not None and live >= packaged:
-            return
-        outdated.set(1)
-        if live is None:
-            log.error(
-                "the ControllerRing resource has no readable schema number",
-                annotation=SCHEMA,
-                value=meta.annotations[SCHEMA],
-                remedy=REMEDY,
-            )
-            return
-        patch = _replacement(meta, packaged)
-        await client.patch(CRDS, name, patch, type=bytes, field_manager=FIELD_MANAGER)
+        try:
+            await _upgrade(client, packaged, outdated)
+        except Invalid:
+            await _upgrade(client, packaged, outdated)
     except KubeError as error:
         outdated.set(1)
         log.error(
@@ -86,9 +77,27 @@ async def upgrade_crd(client: Client, outdated: Gauge) -> None:
             schema=packaged,
             remedy=REMEDY,
         )
+
+
+async def _upgrade(client: Client, packaged: int, outdated: Gauge) -> None:
+    """One try. Raises: KubeError; Invalid also if the definition changed between the read and the patch."""
+    name = CONTROLLER_RINGS.group_resource
+    meta = (await client.get(CRDS, name, type=HasMeta, metadata_only=True)).metadata
+    live = schema_of(meta)
+    if live is None:
+        outdated.set(1)
+        log.error(
+            "the ControllerRing resource has no readable schema number",
+            annotation=SCHEMA,
+            value=meta.annotations[SCHEMA],
+            remedy=REMEDY,
+        )
         return
+    if live < packaged:
+        outdated.set(1)
+        await client.patch(CRDS, name, _replacement(meta, packaged), type=bytes, field_manager=FIELD_MANAGER)
+        log.info("ControllerRing resource upgraded", schema=packaged, was=live)
     outdated.set(0)
-    log.info("ControllerRing resource upgraded", schema=packaged, was=live)
 
 
 def _replacement(meta: Meta, schema: int) -> JsonPatch:

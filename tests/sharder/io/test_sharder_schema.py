@@ -130,7 +130,21 @@ async def test_a_newer_definition_that_replaced_the_one_that_was_read_is_left_al
     await faulty_plane.faults.clear()
     await upgrade
     assert (await live(client))["metadata"]["annotations"] == there["metadata"]["annotations"]
-    assert gauge(outdated) == 1
+    assert gauge(outdated) == 0
+
+
+async def test_a_definition_that_another_sharder_upgraded_meanwhile_is_no_failure(
+    faulty_plane: ControlPlane, client: Client, outdated: Gauge
+) -> None:
+    """Two sharders lead one after the other, and both replace the same definition."""
+    await make_other(client, None)
+    await faulty_plane.faults.add(Fault(what="hold", verb="patch", resource=CRDS.group_resource))
+    upgrades = [asyncio.create_task(upgrade_crd(client, outdated)) for _ in range(2)]
+    await eventually(faulty_plane.faults.active, lambda faults: faults[0].hits > 1)
+    await faulty_plane.faults.clear()
+    await asyncio.gather(*upgrades)
+    assert (await live(client))["metadata"]["annotations"][SCHEMA] == str(packaged_schema())
+    assert gauge(outdated) == 0
 
 
 async def recreate(client: Client, schema: str | None) -> dict[str, Any]:
