@@ -33,7 +33,7 @@ class TreeKind:
 
     def is_root(self, owner: OwnerReference | None) -> bool:
         """Whether an object of the kind that *owner* controls is the root of a tree."""
-        return self.is_main and (owner is None or _group_kind(owner) not in self.above)
+        return self.is_main and (owner is None or group_kind(owner) not in self.above)
 
 
 async def find_kinds(
@@ -97,5 +97,6 @@ def _check_leaves(
         raise InputError("spec.key", key, f"tears trees apart: {inner[0]} may control other objects", remedy)
 
 
-def _group_kind(owner: OwnerReference) -> tuple[str, str]:
+def group_kind(owner: OwnerReference) -> tuple[str, str]:
+    """Group and kind of *owner*; the version does not matter."""
     return owner.api_version.rpartition("/")[0], owner.kind
