@@ -51,6 +51,11 @@ RING = {
 Object = dict[str, Any]
 
 
+def whole_lines(path: Path) -> list[str]:
+    """Lines of a file that another process writes: the last one may be half written."""
+    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
 @dataclass
 class Shard:
     """A replica as a process of its own, under an account of its own."""
@@ -65,14 +70,14 @@ class Shard:
     def records(self, kind: str) -> list[dict[str, Any]]:
         if not self.journal.exists():
             return []
-        lines = self.journal.read_text().splitlines()
+        lines = whole_lines(self.journal)
         return [record for line in lines if (record := json.loads(line))["e"] == kind]
 
     def reconciles(self, site: str) -> list[dict[str, Any]]:
         return [record for record in self.records("begin") if record["key"] == f"{NAMESPACE}/{site}"]
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        lines = [line for line in whole_lines(self.log) if line.startswith("{")]
         return [record for line in lines if (record := json.loads(line)).get("event") == event]
 
     @property

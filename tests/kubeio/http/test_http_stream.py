@@ -145,15 +145,17 @@ async def test_leaving_a_stream_closes_its_connection(server: WireServer) -> Non
 
 
 async def test_cancelled_reader_closes_its_connection(server: WireServer) -> None:
-    server.script = streaming(end=False)
+    server.script = streaming(b"x\n", end=False)
+    is_reading = asyncio.Event()
     async with server.client() as client:
 
         async def read() -> None:
             async with client.stream("/w") as lines:
-                await anext(aiter(lines))
+                async for _ in lines:
+                    is_reading.set()
 
         reader = asyncio.ensure_future(read())
-        await asyncio.sleep(0.05)
+        await is_reading.wait()
         assert server.open == 1
         reader.cancel()
         with pytest.raises(asyncio.CancelledError):
