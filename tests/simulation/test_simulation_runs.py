@@ -47,7 +47,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, BATCH))
 def test_fifty_seeds_break_no_rule(first: int) -> None:
-    done = simulate("--first", str(first), "--seeds", str(BATCH), "--workers", "1", "--no-shrink")
+    done = simulate("--first", str(first), "--seeds", str(BATCH), "--no-shrink")
     assert done.returncode == 0, done.stdout[-6000:]
     assert f"{BATCH} seeds from {first} on" in done.stdout
     assert ": 0 failed" in done.stdout
