@@ -145,14 +145,14 @@ async def test_leaving_a_stream_closes_its_connection(server: WireServer) -> Non
 
 
 async def test_cancelled_reader_closes_its_connection(server: WireServer) -> None:
-    server.script = streaming(b"x\n", end=False)
+    server.script = streaming(end=False)
     is_reading = asyncio.Event()
     async with server.client() as client:
 
         async def read() -> None:
             async with client.stream("/w") as lines:
-                async for _ in lines:
-                    is_reading.set()
+                is_reading.set()
+                await anext(aiter(lines))
 
         reader = asyncio.ensure_future(read())
         await is_reading.wait()
