@@ -64,16 +64,17 @@ class ContainerProcess:
         self._is_started = False
         self._ending = asyncio.Event()
         self._waits_for = "ContainerCreating"
-        self._began = self._ended = ""
-        self.exit_code: int | None = None
-        """Of its last end."""
+        self._began = ""
+        self._end: Doc | None = None
+        self._former_end: Doc | None = None
 
     async def run(self) -> None:
         """Keep the container running until `end`; started anew when it ends by itself, if it *is_restarted*."""
         failures = 0
         while not self._ending.is_set():
             self.child = await self._start()
-            began_at, self._began, self._ended, self._waits_for = self._clock.now(), now(), "", ""
+            began_at, self._began, self._waits_for = self._clock.now(), now(), ""
+            self._former_end, self._end = self._end, None
             self._changed()
             await self._outlive(self.child)
             self._note_end(await self.child.wait())
@@ -98,14 +99,20 @@ class ContainerProcess:
     @property
     def is_over(self) -> bool:
         """Whether it has ended and is not started again."""
-        return self._ending.is_set() and self._ended != ""
+        return self._ending.is_set() and self._end is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its last end; None if it has not ended yet."""
+        ended = self._end or self._former_end
+        return None if ended is None else ended["exitCode"]
 
     def status(self) -> Doc:
         """Its entry of the pod's `status.containerStatuses`."""
-        ended = {"exitCode": self.exit_code, "startedAt": self._began, "finishedAt": self._ended}
-        ended["reason"] = "Error" if self.exit_code else "Completed"
+        last = self._end or self._former_end
         if self.is_over:
-            state: Doc = {"terminated": ended}
+            state: Doc = {"terminated": self._end}
+            last = self._former_end
         elif self._waits_for:
             state = {"waiting": {"reason": self._waits_for}}
         else:
@@ -118,13 +125,18 @@ class ContainerProcess:
             "started": self._is_started,
             "restartCount": self.restarts,
             "state": state,
-            "lastState": {"terminated": ended} if self.exit_code is not None and self.restarts else {},
+            "lastState": {"terminated": last} if last else {},
         }
 
     def _note_end(self, exit_code: int) -> None:
         """Note how and when it ended; `run` and `end` may both see it, and the first one's time stays."""
         self._is_started = self.is_ready = False
-        self.exit_code, self._ended = exit_code, self._ended or now()
+        self._end = self._end or {
+            "exitCode": exit_code,
+            "reason": "Error" if exit_code else "Completed",
+            "startedAt": self._began,
+            "finishedAt": now(),
+        }
 
     async def _back_off(self, failures: int) -> None:
         """Wait for the next start, or for `end`."""

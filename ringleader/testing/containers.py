@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,7 +135,8 @@ class Probe:
 def probe_of(container: Doc, kind: str, *, address: str, longest_period_s: float) -> Probe | None:
     """The `startupProbe`, `readinessProbe` or `livenessProbe` of *container*. Raises: PodError.
 
-    *longest_period_s* bounds its period, so that tests take seconds.
+    *longest_period_s* bounds its period, so that a success is seen soon. A failure takes as long as *container* says:
+    the shorter period allows more failures.
     """
     spec = container.get(kind)
     if spec is None:
@@ -142,12 +144,14 @@ def probe_of(container: Doc, kind: str, *, address: str, longest_period_s: float
     if "httpGet" not in spec:
         raise PodError(f"container {container['name']}: {kind}: only httpGet is supported")
     port = port_of(container, spec["httpGet"]["port"])
+    declared_s = float(spec.get("periodSeconds", 10))
+    period_s = min(declared_s, longest_period_s)
     return Probe(
         url=f"http://{address}:{port}{spec['httpGet'].get('path', '/')}",
-        period_s=min(float(spec.get("periodSeconds", 10)), longest_period_s),
+        period_s=period_s,
         timeout_s=float(spec.get("timeoutSeconds", 1)),
-        delay_s=min(float(spec.get("initialDelaySeconds", 0)), longest_period_s),
-        failures=int(spec.get("failureThreshold", 3)),
+        delay_s=float(spec.get("initialDelaySeconds", 0)),
+        failures=ceil(int(spec.get("failureThreshold", 3)) * declared_s / period_s),
         successes=int(spec.get("successThreshold", 1)),
     )
 

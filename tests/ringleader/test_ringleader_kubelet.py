@@ -112,7 +112,11 @@ def workload(kind: ApiResource, name: str, replicas: int, spec: Doc, **environme
         ],
         "startupProbe": {"httpGet": {"path": "/startz", "port": "http"}, "failureThreshold": 100},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
-        "livenessProbe": {"httpGet": {"path": "/livez", "port": 8080}, "failureThreshold": 2},
+        "livenessProbe": {
+            "httpGet": {"path": "/livez", "port": 8080},
+            "periodSeconds": 1,
+            "failureThreshold": 2,
+        },
     }
     pod = {
         "serviceAccountName": "default",
@@ -266,10 +270,19 @@ async def test_a_container_whose_liveness_probe_fails_is_started_again(
 ) -> None:
     await create(admin, DEPLOYMENTS, workload(DEPLOYMENTS, "tired", 1, {}, FALLS_ILL="yes"))
 
-    async def was_restarted() -> bool:
-        return any(status["restartCount"] for status in await statuses(admin, "tired"))
+    ready_again: list[Doc] = []
 
-    await eventually(was_restarted)
+    async def is_ready_again() -> bool:
+        found = await statuses(admin, "tired")
+        ready_again[:] = [status for status in found if status["restartCount"] and status["ready"]]
+        return bool(ready_again)
+
+    await eventually(is_ready_again)
+    (again,) = ready_again
+    assert again["state"]["running"]["startedAt"]
+    last = again["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (0, "Completed")
+    assert last["startedAt"] <= last["finishedAt"] <= again["state"]["running"]["startedAt"]
     await delete(admin, DEPLOYMENTS, "tired")
 
 
