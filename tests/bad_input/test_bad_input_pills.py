@@ -214,8 +214,8 @@ async def test_an_object_that_is_no_longer_deep_is_reconciled(fleet: Fleet, clie
         await client.request(
             "PATCH",
             WEBSITES.path(namespace="sites", name=f"pill-{shape}"),
-            body=b'{"spec":{"values":null}}',
-            content_type="application/merge-patch+json",
+            body=b'[{"op":"remove","path":"/spec/values"}]',
+            content_type="application/json-patch+json",
         )
 
     async def has_sheets() -> bool:

@@ -236,13 +236,18 @@ class Bench:
         except KubeError:
             return None
 
-    async def configmap(self, name: str, *, controller: Object, owner: str) -> None:
-        """Create a ConfigMap that the Website *controller* controls, under the name *owner*."""
-        meta = {
-            "name": name,
-            "labels": {KEYS.shard: owner},
-            "ownerReferences": [reference(controller["metadata"]["name"], controller["metadata"]["uid"])],
-        }
+    async def configmap(
+        self, name: str, *, controller: Object, owner: str, other: Object | None = None
+    ) -> None:
+        """Create a ConfigMap that the Website *controller* controls, under the name *owner*.
+
+        The Website *other* owns it, too: it stays when *controller* is gone.
+        """
+        references = [reference(controller["metadata"]["name"], controller["metadata"]["uid"])]
+        if other is not None:
+            also = reference(other["metadata"]["name"], other["metadata"]["uid"])
+            references.append(also | {"controller": False})
+        meta = {"name": name, "labels": {KEYS.shard: owner}, "ownerReferences": references}
         body = {"metadata": meta, "data": {"page": "old"}}
         await self.client.create(CONFIGMAPS, body, namespace=NAMESPACE, type=dict)
 

@@ -67,7 +67,8 @@ async def test_a_child_of_a_former_object_of_the_same_name_is_left_and_the_log_s
     shard = await bench.start("web-0")
     former = await bench.site("blog", "ready", owner="")
     await bench.delete(WEBSITES, "blog")
-    await bench.configmap("blog", controller=former, owner=shard.name)
+    other = await bench.site("shop", "ready", owner="")
+    await bench.configmap("blog", controller=former, owner=shard.name, other=other)
     await bench.site("blog", "publish hello", owner=shard)
     await bench.until(lambda: bool(shard.logged("reconcile failed")))
     error = shard.logged("reconcile failed")[0]["error"]
@@ -142,11 +143,12 @@ async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(
     shard = await bench.start("web-0")
     await bench.site("blog", f"await {gate}\nready", owner=shard)
     await bench.until(lambda: shard.reconciles("blog"))
+    await bench.plane.faults.add(Fault(what="slow_watches", user="web-0", delay_s=2.0))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
-    gate.touch()
+    gate.touch()  # the write is under way before the shard sees its loss
     await bench.until(lambda: shard.records("refused"))
     assert shard.outcomes() == ["lost"]
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(2.5)
     assert len(shard.reconciles("blog")) == 1
     assert "status" not in await bench.find(WEBSITES, "blog")
     assert bench.writes("web-0", resource="websites.example.com", code=422)
@@ -157,6 +159,7 @@ async def test_without_the_fence_the_same_write_gets_through(bench: Bench, tmp_p
     shard = await bench.start("web-0", module=UNFENCED_MODULE)
     await bench.site("blog", f"await {gate}\nready", owner=shard)
     await bench.until(lambda: shard.reconciles("blog"))
+    await bench.plane.faults.add(Fault(what="slow_watches", user="web-0", delay_s=2.0))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
     gate.touch()
     await bench.until(lambda: bench.condition("blog"), equals="True")
