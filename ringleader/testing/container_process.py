@@ -65,8 +65,10 @@ class ContainerProcess:
         self._ending = asyncio.Event()
         self._waits_for = "ContainerCreating"
         self._began = ""
-        self._end: Doc | None = None
-        self._former_end: Doc | None = None
+        self._ended: Doc | None = None
+        """How the present run ended: a `terminated` state."""
+        self._ended_before: Doc | None = None
+        """How the run before it ended."""
 
     async def run(self) -> None:
         """Keep the container running until `end`; started anew when it ends by itself, if it *is_restarted*."""
@@ -74,7 +76,7 @@ class ContainerProcess:
         while not self._ending.is_set():
             self.child = await self._start()
             began_at, self._began, self._waits_for = self._clock.now(), now(), ""
-            self._former_end, self._end = self._end, None
+            self._ended_before, self._ended = self._ended, None
             self._changed()
             await self._outlive(self.child)
             self._note_end(await self.child.wait())
@@ -99,20 +101,19 @@ class ContainerProcess:
     @property
     def is_over(self) -> bool:
         """Whether it has ended and is not started again."""
-        return self._ending.is_set() and self._end is not None
+        return self._ending.is_set() and self._ended is not None
 
     @property
     def exit_code(self) -> int | None:
         """Of its last end; None if it has not ended yet."""
-        ended = self._end or self._former_end
+        ended = self._ended or self._ended_before
         return None if ended is None else ended["exitCode"]
 
     def status(self) -> Doc:
         """Its entry of the pod's `status.containerStatuses`."""
-        last = self._end or self._former_end
+        last = self._ended_before if self.is_over else self._ended or self._ended_before
         if self.is_over:
-            state: Doc = {"terminated": self._end}
-            last = self._former_end
+            state: Doc = {"terminated": self._ended}
         elif self._waits_for:
             state = {"waiting": {"reason": self._waits_for}}
         else:
@@ -131,7 +132,7 @@ class ContainerProcess:
     def _note_end(self, exit_code: int) -> None:
         """Note how and when it ended; `run` and `end` may both see it, and the first one's time stays."""
         self._is_started = self.is_ready = False
-        self._end = self._end or {
+        self._ended = self._ended or {
             "exitCode": exit_code,
             "reason": "Error" if exit_code else "Completed",
             "startedAt": self._began,
@@ -176,19 +177,19 @@ class ContainerProcess:
         *,
         on_success: Callable[[bool], None] | None,
     ) -> None:
-        """Probe for ever, or until the first success without *on_success*; end *child* after too many failures."""
-        failed = succeeded = 0
+        """Probe for ever, or until the first success without *on_success*; end *child* after too long without one."""
         await asyncio.sleep(probe.delay_s)
+        succeeded, well_at = 0, self._clock.now()
         while True:
             if await _answers(session, probe):
-                failed, succeeded = 0, succeeded + 1
+                succeeded, well_at = succeeded + 1, self._clock.now()
                 if on_success is None:
                     return
                 if succeeded >= probe.successes:
                     on_success(True)
             else:
-                failed, succeeded = failed + 1, 0
-            if failed >= probe.failures:
+                succeeded = 0
+            if self._clock.now() - well_at >= probe.fails_after_s:
                 if child is not None:
                     await child.end(grace_s=self._grace_s)
                     return  # also if the end of the process has swallowed a cancellation (asyncio.wait_for)

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,15 +127,15 @@ class Probe:
     period_s: float
     timeout_s: float
     delay_s: float
-    failures: int
+    fails_after_s: float
+    """Without a success."""
     successes: int
 
 
 def probe_of(container: Doc, kind: str, *, address: str, longest_period_s: float) -> Probe | None:
     """The `startupProbe`, `readinessProbe` or `livenessProbe` of *container*. Raises: PodError.
 
-    *longest_period_s* bounds its period, so that a success is seen soon. A failure takes as long as *container* says:
-    the shorter period allows more failures.
+    *longest_period_s* bounds its period, so that a success is seen soon. It fails no earlier than *container* says.
     """
     spec = container.get(kind)
     if spec is None:
@@ -144,14 +143,13 @@ def probe_of(container: Doc, kind: str, *, address: str, longest_period_s: float
     if "httpGet" not in spec:
         raise PodError(f"container {container['name']}: {kind}: only httpGet is supported")
     port = port_of(container, spec["httpGet"]["port"])
-    declared_s = float(spec.get("periodSeconds", 10))
-    period_s = min(declared_s, longest_period_s)
+    period_s = float(spec.get("periodSeconds", 10))
     return Probe(
         url=f"http://{address}:{port}{spec['httpGet'].get('path', '/')}",
-        period_s=period_s,
+        period_s=min(period_s, longest_period_s),
         timeout_s=float(spec.get("timeoutSeconds", 1)),
         delay_s=float(spec.get("initialDelaySeconds", 0)),
-        failures=ceil(int(spec.get("failureThreshold", 3)) * declared_s / period_s),
+        fails_after_s=int(spec.get("failureThreshold", 3)) * period_s,
         successes=int(spec.get("successThreshold", 1)),
     )
 
