@@ -61,7 +61,9 @@ def independent_client_reads_deep_objects() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
+    scope="module",
+    loop_scope="module",
+    params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.alone])],
 )
 async def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

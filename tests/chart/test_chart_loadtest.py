@@ -92,6 +92,7 @@ async def test_wrong_values_are_refused_by_name(chart: Helm, values: Doc, told: 
         await chart.template(values)
 
 
+@pytest.mark.alone
 async def test_the_jobs_measure_a_fleet_under_the_charts_own_rights(
     chart: Helm, plane: RealPlane, admin: IndependentClient, tmp_path: Path
 ) -> None:

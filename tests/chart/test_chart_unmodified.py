@@ -25,7 +25,12 @@ from ringleader.testing.kubelet import PODS
 from tests.chart.helm import Helm
 from tests.chart.running_pods import DEPLOYMENTS, STATEFULSETS, Pods, eventually, scrape
 
-pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.alone,
+    pytest.mark.fleet,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 CONTROLLERS = WORKLOAD_CONTROLLERS
 SYSTEM, WORK = "ringleader-system", "work"
