@@ -31,6 +31,11 @@ class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=Tru
         return f"{self.kind} {self.name} (uid {self.uid})"
 
     @property
+    def group_kind(self) -> tuple[str, str]:
+        """The version does not matter."""
+        return self.api_version.rpartition("/")[0], self.kind
+
+    @property
     def can_exist(self) -> bool:
         """Whether an object can be called so. The API server accepts any text that is not empty."""
         return (

@@ -9,7 +9,6 @@ from kubeio.errors import KubeError, NotFound
 from kubeio.models import HasMeta, ObjectKey, OwnerReference
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from proxy.kinds import group_kind
 
 
 class Existence:
@@ -22,7 +21,7 @@ class Existence:
     async def is_gone(self, reference: OwnerReference, namespace: str) -> bool:
         """Whether the object that *reference* names in *namespace* does not exist; False for kinds beside the ring."""
         for resource in self._resources:
-            if (resource.group, resource.kind) == group_kind(reference):
+            if (resource.group, resource.kind) == reference.group_kind:
                 key = ObjectKey(namespace if resource.namespaced else "", reference.name)
                 return await self._uid(resource, key) not in (None, reference.uid)
         return False

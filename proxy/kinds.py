@@ -33,7 +33,7 @@ class TreeKind:
 
     def is_root(self, owner: OwnerReference | None) -> bool:
         """Whether an object of the kind that *owner* controls is the root of a tree."""
-        return self.is_main and (owner is None or group_kind(owner) not in self.above)
+        return self.is_main and (owner is None or owner.group_kind not in self.above)
 
 
 async def find_kinds(
@@ -95,8 +95,3 @@ def _check_leaves(
     if key != "Owner" and (inner := sorted(set(controlled) - set(leaves))):
         remedy = "set it to Owner, or name the resource in --leaves if its objects control nothing"
         raise InputError("spec.key", key, f"tears trees apart: {inner[0]} may control other objects", remedy)
-
-
-def group_kind(owner: OwnerReference) -> tuple[str, str]:
-    """Group and kind of *owner*; the version does not matter."""
-    return owner.api_version.rpartition("/")[0], owner.kind

@@ -113,8 +113,8 @@ def _note(kind: KindSeen, meta: _WrittenMeta, *, managers: set[str], kinds: dict
         if entry.has("finalizers"):
             kind.earlier_writes["finalizers"] += 1
         if entry.has("ownerReferences") and (owner := meta.controller) is not None:
-            group = owner.api_version.rpartition("/")[0]
-            if (name := kinds.get(f"{owner.kind}.{group}".rstrip("."))) is not None:
+            group, kind_name = owner.group_kind
+            if (name := kinds.get(f"{kind_name}.{group}".rstrip("."))) is not None:
                 kind.earlier_owners[name] += 1
 
 

@@ -41,13 +41,9 @@ def is_controlled(meta: Meta, *, by: Meta, of: ApiResource) -> bool:
     return (
         ref is not None
         and ref.uid == by.uid
-        and (_group(ref), ref.kind) == (of.group, of.kind)
+        and ref.group_kind == (of.group, of.kind)
         and by.namespace in ("", meta.namespace)
     )
-
-
-def _group(ref: OwnerReference) -> str:
-    return ref.api_version.partition("/")[0] if "/" in ref.api_version else ""
 
 
 def version_of(meta: Meta) -> int:
@@ -294,7 +290,7 @@ class Caches:
         return request
 
     def _controller(self, ref: OwnerReference, namespace: str) -> tuple[ResourceCache, Request] | None:
-        kind = self._by_type.get((_group(ref), ref.kind))
+        kind = self._by_type.get(ref.group_kind)
         if kind is None:
             return None
         key = ObjectKey(namespace if kind.resource.namespaced else "", ref.name)

@@ -16,7 +16,6 @@ from sharder.ringspec.spec import KeyKind
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from kubeio.models import OwnerReference
     from kubeio.resource import ApiResource
     from sharder.ringspec.spec import RingResource, RingSpec
 
@@ -183,9 +182,9 @@ class RingKinds:
     def role(self, resource: ApiResource, meta: Meta) -> Role:
         """Role of one object on the ring, with its key."""
         controller = meta.controller
-        link = controller and self._links.get(_named(resource), {}).get(_kind(controller))
+        link = controller and self._links.get(_named(resource), {}).get(controller.group_kind)
         if not controller or not link:
-            if controller and _kind(controller)[0] in self._unserved_above.get(_named(resource), ()):
+            if controller and controller.group_kind[0] in self._unserved_above.get(_named(resource), ()):
                 return Outsider(unserved=True)
             return self._without_controller(resource, meta)
         found, given_up = link
@@ -263,9 +262,3 @@ def _resolved(
     kinds: Iterable[GroupResource], resolved: Mapping[GroupResource, ApiResource]
 ) -> Iterable[ApiResource]:
     return (resolved[kind] for kind in kinds if kind in resolved)
-
-
-def _kind(reference: OwnerReference) -> tuple[str, str]:
-    """Group and kind of an ownerReference; the version does not matter."""
-    group, _, _ = reference.api_version.rpartition("/")
-    return group, reference.kind
