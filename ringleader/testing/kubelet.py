@@ -109,7 +109,7 @@ class Kubelet:
             await asyncio.sleep(self.timing.poll_s)
 
     def named(self, name: str) -> PodProcesses | None:
-        """The pod *name* that runs now."""
+        """The pod *name* that runs, or is being killed, now."""
         return next((pod for pod in self.pods.values() if pod.name == name), None)
 
     async def close(self) -> None:
@@ -130,9 +130,8 @@ class Kubelet:
                     pod.terminate(float(meta.get("deletionGracePeriodSeconds") or 0))
         there = {doc["metadata"]["uid"] for doc in found}
         for uid in self.pods.keys() - there:
-            pod = self.pods.pop(uid)
-            await pod.kill()
-            self.ended.append(pod)
+            await self.pods[uid].kill()
+            self.ended.append(self.pods.pop(uid))
 
     async def _bind(self, meta: Doc) -> None:
         path = PODS.path(namespace=meta["namespace"], name=meta["name"]) + "/binding"

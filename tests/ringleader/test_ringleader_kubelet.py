@@ -306,6 +306,27 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(
     assert last["state"]["terminated"]["finishedAt"], "kube-apiserver refuses the status of a pod without it"
 
 
+async def test_a_pod_whose_end_is_forced_is_either_there_or_ended(
+    kubelet: Kubelet, admin: IndependentClient
+) -> None:
+    await create(admin, DEPLOYMENTS, workload(DEPLOYMENTS, "forced", 1, {}, STUBBORN="yes"))
+    await eventually(lambda: all_ready(admin, "forced", 1))
+    (name,) = await pods_of(admin, "forced")
+    pod = kubelet.named(name)
+    assert pod is not None
+    query = {"gracePeriodSeconds": "0"}
+    forced = asyncio.create_task(
+        admin.request("DELETE", PODS.path(namespace=NAMESPACE, name=name), query=query)
+    )
+    async with asyncio.timeout(WITHIN_S):
+        while pod not in kubelet.ended:
+            assert pod in kubelet.pods.values()
+            await asyncio.sleep(0)
+    await forced
+    assert kubelet.named(name) is None
+    await delete(admin, DEPLOYMENTS, "forced")
+
+
 async def test_a_pod_knows_itself_and_acts_with_a_token_of_its_own(
     kubelet: Kubelet, admin: IndependentClient
 ) -> None:
