@@ -32,7 +32,7 @@ class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=Tru
 
     @property
     def group_kind(self) -> tuple[str, str]:
-        """The version does not matter."""
+        """A kind in whatever version: two references to one kind may name different ones."""
         return self.api_version.rpartition("/")[0], self.kind
 
     @property

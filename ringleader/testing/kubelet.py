@@ -109,7 +109,7 @@ class Kubelet:
             await asyncio.sleep(self.timing.poll_s)
 
     def named(self, name: str) -> PodProcesses | None:
-        """The pod *name* that runs, or is being killed, now."""
+        """The pod *name*, as long as a process of it may run."""
         return next((pod for pod in self.pods.values() if pod.name == name), None)
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.container_process import KubeletTiming
-from ringleader.testing.kubelet import ACCOUNTS, PODS, Kubelet, process_kubelet
+from ringleader.testing.kubelet import ACCOUNTS, PODS, Kubelet, PodProcesses, process_kubelet
 from ringleader.testing.single_task import single_task
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -286,14 +286,20 @@ async def test_a_container_whose_liveness_probe_fails_is_started_again(
     await delete(admin, DEPLOYMENTS, "tired")
 
 
+async def stubborn(kubelet: Kubelet, admin: IndependentClient, name: str) -> PodProcesses:
+    """The ready pod of a Deployment *name* that ignores SIGTERM."""
+    await create(admin, DEPLOYMENTS, workload(DEPLOYMENTS, name, 1, {}, STUBBORN="yes"))
+    await eventually(lambda: all_ready(admin, name, 1))
+    (pod_name,) = await pods_of(admin, name)
+    pod = kubelet.named(pod_name)
+    assert pod is not None
+    return pod
+
+
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(
     kubelet: Kubelet, admin: IndependentClient
 ) -> None:
-    await create(admin, DEPLOYMENTS, workload(DEPLOYMENTS, "stubborn", 1, {}, STUBBORN="yes"))
-    await eventually(lambda: all_ready(admin, "stubborn", 1))
-    (name,) = await pods_of(admin, "stubborn")
-    pod = kubelet.named(name)
-    assert pod is not None
+    pod = await stubborn(kubelet, admin, "stubborn")
     began = asyncio.get_running_loop().time()
     await delete(admin, DEPLOYMENTS, "stubborn")
     assert asyncio.get_running_loop().time() - began >= 2
@@ -309,21 +315,15 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(
 async def test_a_pod_whose_end_is_forced_is_either_there_or_ended(
     kubelet: Kubelet, admin: IndependentClient
 ) -> None:
-    await create(admin, DEPLOYMENTS, workload(DEPLOYMENTS, "forced", 1, {}, STUBBORN="yes"))
-    await eventually(lambda: all_ready(admin, "forced", 1))
-    (name,) = await pods_of(admin, "forced")
-    pod = kubelet.named(name)
-    assert pod is not None
-    query = {"gracePeriodSeconds": "0"}
-    forced = asyncio.create_task(
-        admin.request("DELETE", PODS.path(namespace=NAMESPACE, name=name), query=query)
-    )
+    pod = await stubborn(kubelet, admin, "forced")
+    path = PODS.path(namespace=NAMESPACE, name=pod.name)
+    forced = asyncio.create_task(admin.request("DELETE", path, query={"gracePeriodSeconds": "0"}))
     async with asyncio.timeout(WITHIN_S):
         while pod not in kubelet.ended:
             assert pod in kubelet.pods.values()
             await asyncio.sleep(0)
     await forced
-    assert kubelet.named(name) is None
+    assert kubelet.named(pod.name) is None
     await delete(admin, DEPLOYMENTS, "forced")
 
 
