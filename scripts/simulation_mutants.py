@@ -46,10 +46,7 @@ REASONS = {
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
     "release-is-looked-at-once": "in the end the ring has everything again that it gave up",
-    "ring-goes-while-labels-land": "a create has to be stored just after the ring went, half a minute late",
     "stale-list-believed": "the simulated servers keep NotOlderThan, as real ones do",
-    "takeover-of-a-contested-lease": "only an edit by hand empties the holder of a contested Lease",
-    "timer-waits-for-a-tick": "a thread has to hold the GIL within a tick of the first renewal after an outage",
     "works-on-what-is-anothers": "an object that is another's leaves the watch, and with it the cache",
     "works-without-lease": "the workers wait for the Lease too; never-paused breaks both",
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
@@ -126,7 +128,7 @@ class SimulatedReplicaHost(SimulatedHost, ReplicaHost):
         return super().heartbeat(cluster, lease, validity=validity, progress=progress, on_phase=on_phase)
 
     def exit_timer(self, validity: LeaseValidity) -> ExitTimer:
-        return _SimulatedTimer(self._process, validity, clock=self.clock)
+        return SimulatedTimer(self._process, validity, clock=self.clock)
 
     def watch_loop(
         self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics
@@ -207,34 +209,41 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-class _SimulatedTimer(ExitTimer):
+class SimulatedTimer(ExitTimer):
     """The kernel's timer: it runs whatever the loops do, but not while the process or its machine stands still."""
 
     def __init__(self, process: Process, validity: LeaseValidity, *, clock: Clock) -> None:
         super().__init__(validity, clock=clock)
         self._process = process
-        self._due: float | None = None
+        self._due = math.inf
+        """On the machine's monotonic clock; infinite while it is not armed."""
+        self._looks_at = math.inf
+        """When it is looked next whether it is due, at the latest."""
+        self._looks = 0
 
     def _arm(self, left_s: float) -> None:
-        is_first = self._due is None
         self._due = self._process.machine.monotonic() + left_s
-        if is_first:
-            self._check_in(left_s)
+        if self._due < self._looks_at:
+            self._look_in(left_s)
 
     def _disarm(self) -> None:
-        self._due = None
+        self._due = math.inf
 
-    def _check_in(self, delay_s: float) -> None:
-        self._process.world.after(max(delay_s, 0.001), self._check)
+    def _look_in(self, delay_s: float) -> None:
+        self._looks += 1
+        self._looks_at = self._process.machine.monotonic() + delay_s
+        self._process.world.after(max(delay_s, 0.001), partial(self._look, self._looks))
 
-    def _check(self) -> None:
+    def _look(self, number: int) -> None:
         process = self._process
-        if process.has_ended or self._due is None:
+        if process.has_ended or number != self._looks:
             return
         left_s = self._due - process.machine.monotonic()
-        if not process.is_running:
-            self._check_in(0.25)
+        if left_s == math.inf:
+            self._looks_at = math.inf
+        elif not process.is_running:
+            self._look_in(0.25)
         elif left_s > 1e-6:
-            self._check_in(left_s)
+            self._look_in(left_s)
         else:
             process.end(EXIT_CODE)

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from simulation.coverage import note_log, watch_decisions
-from simulation.faults import KINDS, Fault, Faults, draw
+from simulation.faults import KINDS, MOMENTS, Fault, Faults, draw, draw_moments
 from simulation.fleet import Fleet
 from simulation.knobs import turn
 from simulation.process import present
@@ -108,8 +108,13 @@ def run(plan: Plan) -> Result:
 def _faults(plan: Plan, world: World, scale: Scale) -> list[Fault]:
     if plan.faults is not None:
         return [Fault.parse(text) for text in plan.faults]
-    kinds = plan.kinds or tuple(KINDS)
-    return draw(world.rng("faults"), begin=FAULTS_FROM_S, end=scale.faults_until_s, kinds=kinds)
+    end = scale.faults_until_s
+    if plan.kinds:
+        return draw(world.rng("faults"), begin=FAULTS_FROM_S, end=end, kinds=plan.kinds)
+    usual = [kind for kind in KINDS if kind not in MOMENTS]
+    faults = draw(world.rng("faults"), begin=FAULTS_FROM_S, end=end, kinds=usual)
+    faults += draw_moments(world.rng("moments"), begin=FAULTS_FROM_S, end=end)
+    return sorted(faults, key=lambda fault: fault.at)
 
 
 def _play(world: World, fleet: Fleet, planned: list[Fault]) -> None:

@@ -1,4 +1,4 @@
-"""The MutatingWebhookConfiguration of a ring: written by the leader, and removed when it is not wanted any more.
+"""The MutatingWebhookConfiguration of a ring: written by the leader; emptied, then removed, when it is not wanted.
 
 Written by server-side apply, so that the account needs no right but on this very name. It belongs to the ring: when
 the ring is gone, so is it, even if no sharder runs. Failures are logged and retried; the ring is
@@ -12,11 +12,12 @@ import base64
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from kubeio.errors import Forbidden, KubeError, NotFound
-from kubeio.models import HasMeta
-from kubeio.patch import ApplyPatch
+from kubeio.models import HasMeta, Meta
+from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import ApiResource
@@ -44,6 +45,11 @@ REPEAT_S: Final = 60.0
 """The configuration is applied again this often: edits by hand do not last."""
 RETRY_S: Final = 10.0
 TIMEOUT_S: Final = 1
+
+
+class _Configuration(msgspec.Struct):
+    metadata: Meta
+    webhooks: tuple[object, ...] = ()
 
 
 def configuration_name(ring: str) -> str:
@@ -162,17 +168,33 @@ async def _apply(client: Client, name: str, wanted: Mapping[str, object]) -> str
     return ""
 
 
-async def remove_configuration(client: Client, ring: str) -> bool:
-    """Have the API server ask no more; true if it did until now. Raises KubeError.
+async def empty_configuration(client: Client, ring: str) -> bool:
+    """Have the API server ask no more; true if there is a configuration. Raises KubeError.
 
-    An account without the right to read it had none to write it either.
+    It stays, without webhooks: from it whoever leads next knows that labels may still land. An account without the
+    right to patch it, of a sharder without a webhook, deletes it at once; one without the right to read it had none
+    to write it either.
     """
     name = configuration_name(ring)
     try:
-        found = await client.get(CONFIGURATIONS, name, type=HasMeta, metadata_only=True)
+        found = await client.get(CONFIGURATIONS, name, type=_Configuration)
     except (NotFound, Forbidden):
         return False
-    with suppress(NotFound):
-        await client.delete(CONFIGURATIONS, name, uid=found.metadata.uid)
+    if not found.webhooks:
+        return True
+    empty = MergePatch({"metadata": {"uid": found.metadata.uid}, "webhooks": []})
+    try:
+        await client.patch(CONFIGURATIONS, name, empty, type=bytes, field_manager=FIELD_MANAGER)
+    except NotFound:
+        pass
+    except Forbidden:
+        await remove_configuration(client, ring)
     log.info("objects are no longer assigned at admission", ring=ring, configuration=name)
     return True
+
+
+async def remove_configuration(client: Client, ring: str) -> None:
+    """Delete it, if it is there. Raises KubeError."""
+    with suppress(NotFound):
+        found = await client.get(CONFIGURATIONS, configuration_name(ring), type=HasMeta, metadata_only=True)
+        await client.delete(CONFIGURATIONS, found.metadata.name, uid=found.metadata.uid)

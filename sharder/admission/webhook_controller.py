@@ -2,7 +2,8 @@
 
 An answer given now may be stored a while later, under a ring that has changed since. The object then has a live owner
 that is not the desired one, and no watch shows it. So the scan makes one more pass after a change of the ring, once
-every object that was answered before it must have been stored or given up.
+every object that was answered before it must have been stored or given up. For the same reason the configuration is
+emptied first and removed after that time: a spec that is edited meanwhile, or the next leader, waits as long.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ import structlog
 
 from kubeio.errors import Forbidden, KubeError
 from kubeio.program.failures import failure
-from sharder.admission.webhook_configuration import RETRY_S, keep_configuration, remove_configuration
+from sharder.admission.webhook_configuration import (
+    RETRY_S,
+    empty_configuration,
+    keep_configuration,
+    remove_configuration,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kubeio.clock import Clock
     from kubeio.resource import ApiResource
@@ -101,17 +107,21 @@ class WebhookController:
                 ring=self._spec.name,
                 remedy="give the sharders --webhook-bind, or the chart sharder.webhook.enabled",
             )
-        is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
-        if is_in_cluster and (await self._remove() or self._spec.assign_at_admission):
-            await asyncio.sleep(LANDING_S)
-            self._scan.request_pass(stays_converged=not self._releasing)
+        if self._ring_uid:  # a ring in a file has no configuration
+            was_asked = await self._insist(empty_configuration)
+            if was_asked or self._spec.assign_at_admission:
+                await asyncio.sleep(LANDING_S)
+                self._scan.request_pass(stays_converged=not self._releasing)
+            if was_asked:
+                await self._insist(remove_configuration)
         self.withdrawn.set()
 
-    async def _remove(self) -> bool:
+    async def _insist(self, change: Callable[[Client, str], Awaitable[bool | None]]) -> bool:
+        """Make *change* to the configuration, however long it takes; false if there is none."""
         logged = ""
         while True:
             try:
-                return await remove_configuration(self._client, self._spec.name)
+                return bool(await change(self._client, self._spec.name))
             except KubeError as error:
                 message = failure(error).message
                 if message != logged:

@@ -104,9 +104,10 @@ class RingKinds:
         self._key = spec.key
         self._key_label = spec.key_label
         named = dict.fromkeys(kind for entry in spec.resources for kind in (entry.main, *entry.controlled))
-        self.unserved = () if releasing else tuple(kind for kind in named if kind not in resolved)
+        self.unserved = tuple(kind for kind in named if kind not in resolved)
         """Resources of the ring that the server does not serve: reported; the others go on."""
-        self._unserved_above = self._groups_above(spec, resolved) if self.unserved else {}
+        is_watched = bool(self.unserved) and not releasing
+        self._unserved_above = self._groups_above(spec, resolved) if is_watched else {}
         served = [entry for entry in spec.resources if entry.main in resolved]
         self._mains = {entry.main: resolved[entry.main] for entry in served}
         self._texts = {kind: str(kind) for entry in served for kind in (entry.main, *entry.controlled)}

@@ -25,8 +25,13 @@ _SECRET_PATH: Final = f"{_SECRETS_PATH}/{DEFAULT_SECRET}"
 def admission_late(strike: Strike) -> None:
     """Objects are stored long after a sharder named their owner: other webhooks take their time."""
     strike.note("admission_late")
+    late_admission(strike, for_s=strike.span_s())
+
+
+def late_admission(strike: Strike, *, for_s: float) -> None:
+    """Have what users create in *for_s* be stored late."""
     strike.fleet.admission.longest_s = _LONGEST_S
-    strike.heal_in(strike.span_s(), partial(setattr, strike.fleet.admission, "longest_s", 0.0))
+    strike.heal_in(for_s, partial(setattr, strike.fleet.admission, "longest_s", 0.0))
 
 
 @fault

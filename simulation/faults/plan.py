@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kubeio.suggestions import nearest
-from simulation.faults.strike import KINDS, Strike
+from simulation.faults.strike import KINDS, MOMENTS, Strike
 
 if TYPE_CHECKING:
     from simulation.fleet import Fleet
@@ -47,6 +47,12 @@ def draw(rng: random.Random, *, begin: float, end: float, kinds: Sequence[str]) 
     number = round(rng.choice((3, 8, 16, 32)) * max(1.0, (end - begin) / _DENSE_S))
     times = sorted(rng.uniform(begin, end) for _ in range(number))
     return [Fault(round(at, 2), rng.choice(enabled), rng.randrange(10**6)) for at in times]
+
+
+def draw_moments(rng: random.Random, *, begin: float, end: float) -> list[Fault]:
+    """The faults at a moment of a run between *begin* and *end*: none in most."""
+    kinds = [kind for kind, share in MOMENTS.items() if rng.random() < share]
+    return [Fault(round(rng.uniform(begin, end), 2), kind, rng.randrange(10**6)) for kind in kinds]
 
 
 class Faults:

@@ -53,17 +53,10 @@ def threads_frozen(strike: Strike) -> None:
     if (replica := strike.live_shard()) is None:
         return
     strike.note(f"threads_frozen {replica.process}")
-    for loop in replica.process.loops:
-        replica.process.freeze(loop)
     age_s = replica.lease_age_s
-    if (
-        age_s is not None and age_s < replica.lease_s / 2
-    ):  # with an old Lease it may do nothing: then it may live
-        strike.fleet.world.after(
-            2.1 * strike.lease_s,
-            partial(strike.fleet.judges.leases.judge_standstill, replica, strike.fleet.world.now),
-        )
-    strike.heal_in(2.2 * strike.lease_s, replica.process.thaw)
+    is_young = age_s is not None and age_s < replica.lease_s / 2
+    # with an old Lease it may do nothing: then it may live
+    strike.stand_still(replica, judged_in_s=2.1 * strike.lease_s if is_young else None)
 
 
 @fault

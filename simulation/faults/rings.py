@@ -77,17 +77,11 @@ def ring_taken(strike: Strike) -> None:
 def ring_deleted(strike: Strike) -> None:
     """The ring is deleted: every object is given up. It is made anew when it is gone, before a new leader perhaps."""
     strike.note("ring_deleted")
-    with suppress(Refusal):
-        strike.request("DELETE", RING_PATH)
+    strike.delete_ring()
     for_s = strike.span_s()
     if strike.rng.random() < 0.3:
-        strike.go_on_in(for_s / 2, partial(_kill_leader, strike))
+        strike.go_on_in(for_s / 2, strike.kill_leader)
     strike.again_in(for_s, strike.fleet.create_ring)
-
-
-def _kill_leader(strike: Strike) -> None:
-    if process := strike.leader():
-        process.kill()
 
 
 @fault
@@ -187,7 +181,7 @@ def ring_definition_changed(strike: Strike) -> None:
     strike.merge(_RINGS_PATH, {"metadata": {"annotations": {SCHEMA: number}}})
     if strike.rng.random() < 0.3:
         strike.revoke("PATCH", _RINGS_PATH, for_s=strike.span_s())
-    _kill_leader(strike)
+    strike.kill_leader()
     if number == "two":
         right = {"metadata": {"annotations": {SCHEMA: str(packaged_schema())}}}
         strike.correct_in(strike.span_s(), partial(strike.merge, _RINGS_PATH, right))

@@ -103,6 +103,11 @@ class Strike:
                     return process
         return None
 
+    def kill_leader(self) -> None:
+        """If some sharder leads."""
+        if process := self.leader():
+            process.kill()
+
     def machine(self) -> Machine:
         return self.rng.choice(self.fleet.machines)
 
@@ -169,6 +174,15 @@ class Strike:
         self.note(f"{verb} {path.rpartition('/')[2]} is refused with {rule.code}")
         self.add_rule(rule, self.span_s())
 
+    def stand_still(self, replica: Replica, *, judged_in_s: float | None) -> None:
+        """Have every thread of *replica* stand still; unless *judged_in_s* is None it has ended by then."""
+        for loop in replica.process.loops:
+            replica.process.freeze(loop)
+        world = self.fleet.world
+        if judged_in_s is not None:
+            world.after(judged_in_s, partial(self.fleet.judges.leases.judge_standstill, replica, world.now))
+        self.heal_in(2.2 * self.lease_s, replica.process.thaw)
+
     def add_rule(self, rule: Rule, for_s: float) -> None:
         """Have *rule* hold for *for_s*."""
         rules = self.fleet.network.rules
@@ -207,6 +221,11 @@ class Strike:
         self.note(f"{process or 'each process'} may not {verb} {path} for {for_s:.1f} s")
         self.add_rule(Rule("permission_revoked", process=process, verb=verb, path=path, code=code), for_s)
 
+    def delete_ring(self) -> None:
+        """If there is one; it goes when everything is released."""
+        with suppress(Refusal):
+            self.request("DELETE", RING_PATH)
+
     def edit_ring(self, change: dict[str, object]) -> None:
         """Merge *change* into the ring's spec, if there is a ring."""
         self.merge(RING_PATH, {"spec": change})
@@ -227,9 +246,21 @@ class Strike:
 Kind = Callable[[Strike], None]
 KINDS: Final[dict[str, Kind]] = {}
 """Every fault by its name, in the order of the modules."""
+MOMENTS: Final[dict[str, float]] = {}
+"""Those that strike at one moment, and in which part of the runs."""
 
 
 def fault(kind: Kind) -> Kind:
     """Decorator: *kind* is a fault."""
     KINDS[kind.__name__] = kind
     return kind
+
+
+def fault_at_a_moment(share: float) -> Callable[[Kind], Kind]:
+    """Decorator: the fault is drawn apart, once in *share* of the runs: the others stay what they are without it."""
+
+    def add(kind: Kind) -> Kind:
+        MOMENTS[kind.__name__] = share
+        return fault(kind)
+
+    return add

@@ -34,8 +34,8 @@ class LeaseJudge:
         self._known: Final = known
         self._store: Final = store
         self._requests: Final = requests
-        self._holder_before: Final[dict[str, str]] = {}
-        """Holder of each Lease before its last change."""
+        self._taken_before: Final[dict[str, str]] = {}
+        """Who had taken each Lease from its shard before its last change; empty: no one."""
         self._born: Final[dict[str, tuple[Process | None, float]]] = {}
         """Names of shards: who created the Lease, and when."""
         store.kind(*LEASES).collection.listeners.append(self._on_lease)
@@ -58,7 +58,7 @@ class LeaseJudge:
     def begin_history(self) -> None:
         """The Leases are those of the backup."""
         known = self._known
-        self._holder_before.clear()
+        self._taken_before.clear()
         self._born.clear()
         for entry in self._store.kind(*LEASES).collection.entries():
             known.held_until[entry.name] = None if holder_of(entry) == entry.name else known.world.now
@@ -116,7 +116,8 @@ class LeaseJudge:
         if not is_of_ring and name not in known.held_until:
             return
         before, holder = holder_of(event.old), holder_of(event.new)
-        self._holder_before[name] = before
+        is_emptied = not before and name in known.contested  # by hand: a sharder writes its own name
+        self._taken_before[name] = "a contest" if is_emptied else before if before != name else ""
         if event.new is not None and keys.synced.encode() in event.new.raw:
             known.synced.add(name)
         if known.is_forging:
@@ -185,15 +186,14 @@ class LeaseJudge:
             self._known.violate("names live once", f"{write.user} creates the Lease {name} again")
 
     def _judge_renewal(self, write: Write) -> None:
-        """A shard renews no Lease that another one holds. After a restore of etcd, versions may come again."""
-        holder, name = self._holder_before.get(write.name, ""), write.name
+        """A shard writes no Lease that was taken from it. After a restore of etcd, versions may come again."""
+        name = write.name
         replica = self._known.fleet.of_shard(name)
         if replica is not None and self._known.is_beyond_promises(replica):
             return
-        if holder not in ("", name) and name in self._known.held_until:
-            self._known.violate(
-                "taken stays taken", f"{write.user} writes Lease {name}, which {holder} holds"
-            )
+        by = self._taken_before.get(name, "")
+        if by and name in self._known.held_until:
+            self._known.violate("taken stays taken", f"{write.user} writes Lease {name}, which {by} holds")
 
     def _judge_orphan(self, write: Write) -> None:
         """A sharder deletes the Lease of a name that no object carries."""

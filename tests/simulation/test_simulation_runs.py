@@ -23,7 +23,7 @@ from sharder.planning.decisions import NOTHING
 from sharder.rings import acting
 from sharder.rings.store import RingStore
 from simulation.coverage import expected
-from simulation.faults import KINDS, Fault
+from simulation.faults import KINDS, MOMENTS, Fault
 from simulation.knobs import KNOBS, turn
 from simulation.run import Plan, Result
 from simulation.runs import run_all, run_one, shrink
@@ -86,6 +86,8 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("9661",),
         ("11015",),
         ("19015",),
+        ("20267",),
+        ("21051",),
         ("5208",),
         ("1345",),
         ("14",),
@@ -206,6 +208,18 @@ def test_every_fault_can_be_written_and_read() -> None:
     for kind in KINDS:
         fault = Fault(12.34, kind, 56)
         assert Fault.parse(str(fault)) == fault
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_one_more_fault_at_a_moment_changes_only_the_runs_in_which_it_strikes(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run_one(Plan(4))
+    monkeypatch.setitem(KINDS, "another", lambda strike: strike.note("another"))
+    monkeypatch.setitem(MOMENTS, "another", share)
+    after = run_one(Plan(4))
+    assert (after.digest == before.digest) is (share == 0.0)
+    assert [each for each in after.faults if "another" not in each] == list(before.faults)
 
 
 @pytest.mark.parametrize(

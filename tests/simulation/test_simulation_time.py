@@ -7,6 +7,9 @@ import asyncio
 import pytest
 
 from kubeio.errors import HistoryWentBack, Unreachable
+from kubeio.shard.kernel_timer import EXIT_CODE
+from kubeio.shard.lease_validity import LeaseValidity
+from simulation.hosts import SimulatedTimer
 from simulation.machine import Machine
 from simulation.process import KILLED, Process
 from simulation.world import Violation, World
@@ -250,3 +253,34 @@ def test_a_slow_process_takes_its_time(world: World, machine: Machine) -> None:
     process.start(ticks(seen, machine, every_s=0.01))
     world.run(20)
     assert 5 < len(seen) < 40
+
+
+def test_the_kernel_s_timer_ends_a_process_at_the_time_that_was_set_last(
+    world: World, machine: Machine
+) -> None:
+    process = process_of(world, machine)
+    validity = LeaseValidity(duration_s=10, sent_at=machine.now())
+    timer = SimulatedTimer(process, validity, clock=machine)
+    timer.rearm()  # it is to end at 19
+    world.run(18)
+    timer.rearm()  # nothing runs under an old Lease: at 37
+    world.run(20)
+    validity.renewed(sent_at=machine.now() - 3)
+    timer.rearm()  # 19 s after the renewal was sent: at 36
+    world.run(35.9)
+    assert not process.has_ended
+    world.run(36.1)
+    assert process.exit_code == EXIT_CODE
+
+
+def test_a_kernel_s_timer_that_was_closed_can_be_set_again(world: World, machine: Machine) -> None:
+    process = process_of(world, machine)
+    validity = LeaseValidity(duration_s=10, sent_at=machine.now())
+    timer = SimulatedTimer(process, validity, clock=machine)
+    timer.rearm()
+    timer.close()
+    world.run(40)
+    assert not process.has_ended
+    timer.rearm()
+    world.run(60)
+    assert process.exit_code == EXIT_CODE

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from kubeio.clock import ManualClock
 from kubeio.errors import Forbidden, KubeError, NotFound, ServerFailure
-from kubeio.models import HasMeta, Meta
-from kubeio.patch import ApplyPatch
+from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.admission.certificate_manager import WebhookTrust
@@ -45,19 +45,26 @@ class Server:
     verbs: tuple[str, ...] = ("get", "patch", "delete")
     asked: int = 0
 
-    async def get(self, resource: ApiResource, name: str, **options: Any) -> HasMeta:
+    async def get(self, resource: ApiResource, name: str, **options: Any) -> Any:
         self._ask("get", resource, name)
-        return HasMeta(Meta(name=name, uid="uid-of-it"))
+        found = {"metadata": {"name": name, "uid": "uid-of-it"}, **self.found[name]}
+        return msgspec.convert(found, options["type"])
 
     async def delete(self, resource: ApiResource, name: str, *, uid: str) -> None:
         self._ask("delete", resource, name)
         assert uid == "uid-of-it"
         del self.found[name]
 
-    async def patch(self, resource: ApiResource, name: str, patch: ApplyPatch, **options: Any) -> bytes:
-        self._ask("patch", resource, "")
-        assert patch.force
-        self.found[name] = patch.doc
+    async def patch(
+        self, resource: ApiResource, name: str, patch: ApplyPatch | MergePatch, **options: Any
+    ) -> bytes:
+        self._ask("patch", resource, name if isinstance(patch, MergePatch) else "")
+        if isinstance(patch, ApplyPatch):
+            assert patch.force
+            self.found[name] = patch.doc
+        else:
+            assert patch.doc == {"metadata": {"uid": "uid-of-it"}, "webhooks": []}
+            self.found[name] = {**self.found[name], "webhooks": []}
         return b""
 
     def bundle(self) -> object:
@@ -243,33 +250,35 @@ async def test_a_ring_that_never_asked_for_it_waits_for_nothing() -> None:
         assert world.ring.circles == []
 
 
-async def test_the_configuration_goes_when_the_ring_no_longer_asks_for_it() -> None:
-    world = World(server=Server(found={NAME: {}}))
-    async with world.published(wanted=False):
+def asked() -> Server:
+    """A server that asks about the ring's objects."""
+    return Server(found={NAME: {"webhooks": [{"name": "r"}]}})
+
+
+@pytest.mark.parametrize("serves", [True, False])
+async def test_the_configuration_is_emptied_and_goes_when_the_ring_no_longer_asks_for_it(
+    serves: bool,
+) -> None:
+    world = World(server=asked())
+    async with world.published(serves=serves, wanted=False):
         await settle()
+        assert world.server.found == {NAME: {"webhooks": []}}
+        await asyncio.sleep(LANDING_S + 1)
         assert world.server.found == {}
-        await asyncio.sleep(LANDING_S)
         assert [kind for kind, _ in world.ring.circles] == ["again"], (
             "what was labelled last may be misplaced"
         )
 
 
-async def test_the_configuration_goes_when_no_sharder_serves_it() -> None:
-    world = World(server=Server(found={NAME: {}}))
-    async with world.published(serves=False):
-        await settle()
-        assert world.server.found == {}
-
-
 @pytest.mark.parametrize("serves", [True, False])
 async def test_a_ring_that_is_deleted_goes_only_when_nothing_can_be_labelled_any_more(serves: bool) -> None:
-    world = World(server=Server(found={NAME: {}}))
+    world = World(server=asked())
     async with world.published(serves=serves, releasing=True) as webhook_controller:
         await settle()
-        assert world.server.found == {}
-        await asyncio.sleep(LANDING_S - 1)
+        assert world.server.found == {NAME: {"webhooks": []}}
+        await asyncio.sleep(LANDING_S - 2)
         assert not webhook_controller.withdrawn.is_set()
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         assert webhook_controller.withdrawn.is_set()
         assert [kind for kind, _ in world.ring.circles] == ["in doubt"], "what landed has to be given up"
 
@@ -281,17 +290,51 @@ async def test_the_next_leader_waits_as_long_although_the_configuration_is_gone(
         assert not webhook_controller.withdrawn.is_set()
 
 
+async def test_who_finds_the_configuration_emptied_waits_as_long_whatever_the_ring_says_now() -> None:
+    world = World(server=asked())
+    async with world.published(releasing=True):
+        await asyncio.sleep(LANDING_S / 2)
+    async with world.published(releasing=True, wanted=False) as webhook_controller:
+        await asyncio.sleep(LANDING_S - 1)
+        assert not webhook_controller.withdrawn.is_set()
+        await asyncio.sleep(2)
+        assert webhook_controller.withdrawn.is_set()
+        assert world.server.found == {}
+
+
 async def test_a_configuration_that_cannot_be_removed_yet_is_tried_again() -> None:
-    world = World(server=Server(found={NAME: {}}, fails=ServerFailure("DELETE", status=500)))
+    world = World(server=asked())
+    world.server.fails = ServerFailure("DELETE", status=500)
     async with world.published(wanted=False):
         await settle()
+        world.server.fails = None
+        await asyncio.sleep(RETRY_S)
+        assert world.server.found == {NAME: {"webhooks": []}}
+        world.server.fails = ServerFailure("DELETE", status=500)
+        await asyncio.sleep(LANDING_S)
         world.server.fails = None
         await asyncio.sleep(RETRY_S)
         assert world.server.found == {}
 
 
-async def test_a_ring_that_is_deleted_does_not_wait_for_a_right_to_remove_its_configuration() -> None:
-    refused = Server(found={NAME: {}}, fails=Forbidden("DELETE", status=403), verbs=("delete",))
+async def test_without_the_right_to_patch_the_configuration_goes_at_once() -> None:
+    world = World(server=asked())
+    world.server.fails, world.server.verbs = Forbidden("PATCH", status=403), ("patch",)
+    async with world.published(serves=False, releasing=True) as webhook_controller:
+        await settle()
+        assert world.server.found == {}
+        await asyncio.sleep(LANDING_S - 2)
+        assert not webhook_controller.withdrawn.is_set()
+        await asyncio.sleep(2)
+        assert webhook_controller.withdrawn.is_set()
+
+
+@pytest.mark.parametrize("verbs", [("delete",), ("patch", "delete")])
+async def test_a_ring_that_is_deleted_does_not_wait_for_a_right_to_remove_its_configuration(
+    verbs: tuple[str, ...],
+) -> None:
+    refused = asked()
+    refused.fails, refused.verbs = Forbidden("DELETE", status=403), verbs
     async with World(server=refused).published(releasing=True) as webhook_controller:
         await asyncio.sleep(LANDING_S + 1)
         assert webhook_controller.withdrawn.is_set(), "it belongs to the ring, and goes with it"

@@ -253,5 +253,5 @@ def test_what_only_a_kind_that_is_not_served_controls_is_no_former_resource_unti
     served, worked = {named(CONFIGMAPS): CONFIGMAPS}, ONLY_SITES.resources
     assert RingKinds(ONLY_SITES, served, worked=worked).labelled == ()
     ending = RingKinds(ONLY_SITES, served, worked=worked, releasing=True)
-    assert (ending.unserved, ending.labelled) == ((), (CONFIGMAPS,))
+    assert (ending.unserved, ending.labelled) == ((named(WEBSITES),), (CONFIGMAPS,))
     assert ending.role(CONFIGMAPS, child("example.com/v1", "Website")) == Outsider()

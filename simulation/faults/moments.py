@@ -1,0 +1,90 @@
+"""Faults that strike at one moment, which others meet in no thousand runs. They are drawn apart, in few runs each."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from devcluster.embedded.status import Refusal
+from kubeio.protocol import SHARDER_HOLDER
+from simulation.faults.admission import late_admission
+from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment
+from simulation.fleet import Replica
+from simulation.network import Rule
+from simulation.scale import KEYS
+
+_OFTEN_S: Final = 0.005
+"""So often it is looked whether the moment has come."""
+_FEW: Final = 4
+"""So many objects that the ring is free of labels between the first and the last of them."""
+_DRIFT: Final = 1.005
+"""Two durations on a clock that runs slow."""
+
+
+@fault_at_a_moment(0.02)
+def standstill_after_outage(strike: Strike) -> None:
+    """A replica renews its Lease, late, for the first time after an outage; then all its threads stand still."""
+    if (replica := strike.live_shard()) is None:
+        return
+    name, lease_s, path = replica.process.name, strike.lease_s, f"{LEASES_PATH}/{replica.shard}"
+    outage_s = 1.3 * lease_s
+    strike.note(f"standstill_after_outage of {outage_s:.1f} s: {replica.process}")
+    strike.add_rule(Rule("request_lost", process=name, path=path), outage_s)
+    late = Rule("request_late", process=name, verb="PUT", path=path, delay_s=0.3 * lease_s)
+    strike.go_on_in(outage_s, partial(strike.add_rule, late, lease_s))
+    strike.go_on_in(outage_s, partial(_stand_still_when_renewed, strike, replica))
+
+
+def _stand_still_when_renewed(strike: Strike, replica: Replica) -> None:
+    age_s = replica.lease_age_s
+    if replica.process.has_ended or age_s is None:
+        return
+    if age_s > strike.lease_s / 2:
+        strike.go_on_in(_OFTEN_S, partial(_stand_still_when_renewed, strike, replica))
+        return
+    strike.note(f"the threads of {replica.process} stand still")
+    strike.stand_still(replica, judged_in_s=2 * _DRIFT * strike.lease_s - age_s)
+
+
+@fault_at_a_moment(0.02)
+def contest_emptied(strike: Strike) -> None:
+    """The holder of a Lease that the sharder contests is emptied by hand, and its replica starts before a sharder."""
+    if (replica := strike.live_shard()) is None:
+        return
+    strike.note(f"contest_emptied {replica.shard}")
+    strike.merge(f"{LEASES_PATH}/{replica.shard}", {"spec": {"holderIdentity": "a-person"}})
+    strike.go_on_in(_OFTEN_S, partial(_empty_when_contested, strike, replica))
+
+
+def _empty_when_contested(strike: Strike, replica: Replica) -> None:
+    path = f"{LEASES_PATH}/{replica.shard}"
+    with suppress(Refusal):  # it may be gone, and then this is over
+        lease = strike.request("GET", path)
+        is_taken = (lease["spec"].get("holderIdentity") or "").startswith(SHARDER_HOLDER)
+        if not is_taken:
+            strike.go_on_in(_OFTEN_S, partial(_empty_when_contested, strike, replica))
+        elif KEYS.contested in (lease["metadata"].get("annotations") or {}):
+            for process in (*strike.processes("sharder"), replica.process):
+                process.kill()
+            strike.merge(path, {"spec": {"holderIdentity": ""}})
+
+
+@fault_at_a_moment(0.1)  # one run in five has admission
+def ring_deleted_while_objects_land(strike: Strike) -> None:
+    """Sharders name the owners of new objects, and the ring is deleted before these are stored.
+
+    It is edited while it waits for them, perhaps, and another sharder leads.
+    """
+    if not strike.fleet.scale.admits:
+        return
+    strike.note("ring_deleted_while_objects_land")
+    late_admission(strike, for_s=5.0)
+    for _ in range(_FEW):
+        strike.users.create_one()
+    strike.go_on_in(1.0, strike.delete_ring)
+    if strike.rng.random() < 0.5:
+        strike.go_on_in(2.0, partial(strike.edit_ring, {"assignAtAdmission": False}))
+        if strike.rng.random() < 0.5:
+            strike.go_on_in(3.0, strike.kill_leader)
+    strike.again_in(60.0, strike.fleet.create_ring)
