@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,18 @@ async def test_the_sharder_fills_its_secret_and_writes_its_configuration_under_t
     assert "forbidden" not in sharder.log().lower()
 
 
+async def connected(
+    address: str, port: int, context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the pod, as soon as it has read the Secret: the leader, which filled it, may be another one."""
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(ConnectionResetError):
+                name = f"{NAME}.{SYSTEM}.svc"
+                return await asyncio.open_connection(address, port, ssl=context, server_hostname=name)
+            await asyncio.sleep(0.2)
+
+
 async def test_the_port_behind_the_service_answers_with_a_certificate_for_the_services_name(
     sharder: PodProcesses, admin: IndependentClient
 ) -> None:
@@ -110,9 +123,7 @@ async def test_the_port_behind_the_service_answers_with_a_certificate_for_the_se
     (port,) = service["spec"]["ports"]
     target = port_of(sharder.doc["spec"]["containers"][0], port["targetPort"])
     context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
-    reader, writer = await asyncio.open_connection(
-        sharder.address, target, ssl=context, server_hostname=f"{NAME}.{SYSTEM}.svc"
-    )
+    reader, writer = await connected(sharder.address, target, context)
     request = {
         "uid": "1",
         "operation": "CREATE",

@@ -16,12 +16,14 @@ from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.http.tls import load_key_pair
+from kubeio.patch import MergePatch
 from kubeio.program.certificates import make_authority, make_serving
 from kubeio.program.http_server import HttpRequest, HttpServer, Reply
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.single_task import single_task
 from sharder.admission.certificate_manager import server_context
+from sharder.admission.webhook_controller import LANDING_S
 from tests.sharder.admission.reviews import answered, review, website
 from tests.sharder.admission.webhook_environment import HOST, WebhookEnvironment, free_port
 from tests.sharder.io.environment import KEYS, RING, WEBSITES, eventually
@@ -191,9 +193,11 @@ async def test_a_name_that_dies_between_the_answer_and_the_birth_is_taken_over(
 async def test_the_configuration_goes_with_the_flag(env: WebhookEnvironment) -> None:
     async with env.asked():
         await env.ring(assignAtAdmission=False, maxLeaseDurationSeconds=10)
-        await eventually(env.configuration, None)
+        await eventually(env.is_asked_for, False)
         assert KEYS.shard not in (await env.site("site")).labels
         await eventually(env.owners, are_all_owned)
+        assert await env.configuration() is not None, "the next leader has to know of it"
+        await eventually(env.configuration, None, within_s=LANDING_S + 10)
 
 
 async def test_the_configuration_goes_when_the_sharder_that_leads_serves_no_webhook(
@@ -202,7 +206,7 @@ async def test_the_configuration_goes_when_the_sharder_that_leads_serves_no_webh
     async with env.asked():
         pass
     async with env.sharder():
-        await eventually(env.configuration, None)
+        await eventually(env.is_asked_for, False)
 
 
 async def test_a_ring_that_is_deleted_is_not_asked_about_from_then_on_and_stays_until_all_has_landed(
@@ -210,8 +214,10 @@ async def test_a_ring_that_is_deleted_is_not_asked_about_from_then_on_and_stays_
 ) -> None:
     async with env.asked():
         await env.client.delete(CONTROLLER_RINGS, RING)
-        await eventually(env.configuration, None)
+        await eventually(env.is_asked_for, False)
         assert KEYS.shard not in (await env.site("site")).labels
+        edited = MergePatch({"spec": {"assignAtAdmission": False}})
+        await env.client.patch(CONTROLLER_RINGS, RING, edited, type=bytes)
         for shard in env.shards:
             await shard.release()
         await asyncio.sleep(3)

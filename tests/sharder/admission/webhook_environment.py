@@ -162,6 +162,11 @@ class WebhookEnvironment(SharderEnvironment):
             return await self.client.get(CONFIGURATIONS, NAME, type=dict[str, Any])
         return None
 
+    async def is_asked_for(self) -> bool:
+        """Whether the API server is to ask about the ring's objects."""
+        found = await self.configuration()
+        return found is not None and bool(found.get("webhooks"))
+
     async def edit_configuration(self, **client_config: str) -> None:
         """What a person might do to it; the next repetition of the leader puts it right."""
         found = await self.configuration()
