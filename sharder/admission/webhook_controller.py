@@ -54,8 +54,6 @@ class WebhookController:
         ring_uid: str,
         clock: Clock,
     ) -> None:
-        self.withdrawn = asyncio.Event()
-        """Set once nothing can be labelled at admission any more, however late it is stored."""
         self._client = client
         self._webhook = webhook
         self._spec = spec
@@ -90,6 +88,7 @@ class WebhookController:
         while True:
             state = self._states.current
             await asyncio.sleep(LANDING_S)
+            self._scan.landed.set()
             if self._states.current.scan_version != state.scan_version:
                 continue
             self._scan.request_pass(stays_converged=True)
@@ -111,10 +110,11 @@ class WebhookController:
             was_asked = await self._insist(empty_configuration)
             if was_asked or self._spec.assign_at_admission:
                 await asyncio.sleep(LANDING_S)
+                self._scan.landed.set()
                 self._scan.request_pass(stays_converged=not self._releasing)
             if was_asked:
                 await self._insist(remove_configuration)
-        self.withdrawn.set()
+        self._scan.landed.set()
 
     async def _insist(self, change: Callable[[Client, str], Awaitable[bool | None]]) -> bool:
         """Make *change* to the configuration, however long it takes; false if there is none."""

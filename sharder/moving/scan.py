@@ -73,8 +73,10 @@ class Scan:
         """End of that pass, on the sharder's clock."""
         self.last_seen: int | None = None
         """Objects with an owner in that pass; None if not all could be read."""
+        self.landed = asyncio.Event()
+        """Set once no object can be stored any more that was given an owner at admission before this run."""
         self.former_free = asyncio.Event()
-        """Set once no object that the ring gave up with its kind carries a label."""
+        """Set once no object that the ring gave up with its kind carries a label, or can get one."""
         self.still_labelled: int | None = None
         """Number of those in the last pass; None if it could not see all."""
 
@@ -109,9 +111,10 @@ class Scan:
                 # objects that could not be moved may be at their places soon
                 idle, version = 0, self._version
             await self._yield_to_assignments()
+            has_landed = self.landed.is_set()
             # NotFound ends the run: RingController asks which resource is served
             pass_ = await self._run_pass()
-            self._note_former(pass_)
+            self._note_former(pass_, has_landed=has_landed)
             if pass_.version != self._version:
                 await asyncio.sleep(ANEW_S)
             elif pass_.clean and not len(self._handoffs):
@@ -135,9 +138,9 @@ class Scan:
     def _must_yield(self) -> bool:
         return self._may_be_stopped and self._queue.to_do() > MUCH_TO_DO
 
-    def _note_former(self, pass_: Pass) -> None:
+    def _note_former(self, pass_: Pass, *, has_landed: bool) -> None:
         self.still_labelled = pass_.former if pass_.whole else None
-        if not self._touching.former_done:
+        if not self._touching.former_done or (self._context.kinds.former and not has_landed):
             return
         if pass_.whole and not pass_.former and self._handoffs.is_free_of_former():
             self.former_free.set()

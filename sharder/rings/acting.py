@@ -161,7 +161,7 @@ class ActingRing:
             tasks.create_task(
                 try_again(context.permissions, self._queue.enqueue_some), name="missing permissions"
             )
-            self._start_endings(tasks, webhook_controller, has_former=has_former)
+            self._start_endings(tasks, has_former=has_former)
             await self._namespaces.synced.wait()  # before, nothing seems to be selected
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
@@ -169,20 +169,11 @@ class ActingRing:
             audit = Audit(context, self._scan, self._queue)
             tasks.create_task(audit.run(), name="audit")
 
-    def _start_endings(
-        self, tasks: asyncio.TaskGroup, webhook_controller: WebhookController, *, has_former: bool
-    ) -> None:
+    def _start_endings(self, tasks: asyncio.TaskGroup, *, has_former: bool) -> None:
         """Start the tasks that release resources, namespaces, or the whole ring, and end then."""
         store, spec, scan = self._store, self._spec, self._scan
         if self._releasing:
-            ending = finalize(
-                store,
-                spec.name,
-                scan,
-                self._context.membership,
-                self._activation,
-                withdrawn=webhook_controller.withdrawn,
-            )
+            ending = finalize(store, spec.name, scan, self._context.membership, self._activation)
             tasks.create_task(ending, name="finalize")
             return
         if has_former:

@@ -111,19 +111,15 @@ async def finalize(
     scan: Scan,
     membership: MembershipController,
     activation: Activation,
-    *,
-    withdrawn: asyncio.Event,
 ) -> None:
-    """Wait until no object carries a label of the ring and no Lease is held; then remove the finalizer.
-
-    *withdrawn*: no object can get its label at admission any more.
+    """Wait until no object carries or can get a label of the ring, and no Lease is held; then remove the finalizer.
 
     A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
     ring was given up would find it at work beside the former controller. The Leases are read once more at the end: a
     shard that started meanwhile may have found its name on an object. A last pass follows: the last thing that a shard
     created, for an object that was deleted under it, carries its name.
     """
-    await withdrawn.wait()
+    await scan.landed.wait()
     await _wait_free(name, scan, membership)
     scan.request_pass()
     await _wait_free(name, scan, membership)

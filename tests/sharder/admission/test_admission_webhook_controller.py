@@ -88,6 +88,7 @@ class Ring:
         self.target = ServiceTarget("system", "hook")
         self.bundle = b""
         self.circles: list[tuple[str, float]] = []
+        self.landed = asyncio.Event()
         self._changed = asyncio.Condition()
 
     @property
@@ -125,7 +126,7 @@ class World:
     @asynccontextmanager
     async def published(
         self, *, serves: bool = True, wanted: bool = True, releasing: bool = False, uid: str = "uid-7"
-    ) -> AsyncIterator[WebhookController]:
+    ) -> AsyncIterator[None]:
         self.states = RingStates(self.ring, Terms(releasing=releasing))
         webhook_controller = WebhookController(
             cast(Client, self.server),
@@ -139,7 +140,7 @@ class World:
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(webhook_controller.run()), tasks.create_task(self.states.run())]
-            yield webhook_controller
+            yield
             for task in running:
                 task.cancel()
 
@@ -200,6 +201,7 @@ async def test_a_pass_is_made_when_all_that_was_answered_under_the_former_ring_h
     async with world.published():
         await asyncio.sleep(100)
         assert world.ring.circles == [("again", LANDING_S)], "what the sharder before us had answered"
+        assert world.ring.landed.is_set()
         await world.ring.change(ring=1)
         await asyncio.sleep(LANDING_S - 2)
         assert len(world.ring.circles) == 1
@@ -215,6 +217,7 @@ async def test_a_change_while_it_waits_starts_the_wait_anew() -> None:
         for _ in range(5):
             await asyncio.sleep(LANDING_S / 2)
             await world.ring.change(ring=1)
+        assert world.ring.landed.is_set(), "what was answered before this run has landed"
         changed_at = asyncio.get_running_loop().time()
         await asyncio.sleep(2.5 * LANDING_S)
         ((_, at),) = world.ring.circles
@@ -244,9 +247,9 @@ async def test_another_view_of_the_same_ring_is_no_change() -> None:
 
 async def test_a_ring_that_never_asked_for_it_waits_for_nothing() -> None:
     world = World()
-    async with world.published(wanted=False, releasing=True) as webhook_controller:
+    async with world.published(wanted=False, releasing=True):
         await settle()
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
         assert world.ring.circles == []
 
 
@@ -273,32 +276,32 @@ async def test_the_configuration_is_emptied_and_goes_when_the_ring_no_longer_ask
 @pytest.mark.parametrize("serves", [True, False])
 async def test_a_ring_that_is_deleted_goes_only_when_nothing_can_be_labelled_any_more(serves: bool) -> None:
     world = World(server=asked())
-    async with world.published(serves=serves, releasing=True) as webhook_controller:
+    async with world.published(serves=serves, releasing=True):
         await settle()
         assert world.server.found == {NAME: {"webhooks": []}}
         await asyncio.sleep(LANDING_S - 2)
-        assert not webhook_controller.withdrawn.is_set()
+        assert not world.ring.landed.is_set()
         await asyncio.sleep(2)
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
         assert [kind for kind, _ in world.ring.circles] == ["in doubt"], "what landed has to be given up"
 
 
 async def test_the_next_leader_waits_as_long_although_the_configuration_is_gone() -> None:
     world = World()
-    async with world.published(releasing=True) as webhook_controller:
+    async with world.published(releasing=True):
         await asyncio.sleep(LANDING_S - 1)
-        assert not webhook_controller.withdrawn.is_set()
+        assert not world.ring.landed.is_set()
 
 
 async def test_who_finds_the_configuration_emptied_waits_as_long_whatever_the_ring_says_now() -> None:
     world = World(server=asked())
     async with world.published(releasing=True):
         await asyncio.sleep(LANDING_S / 2)
-    async with world.published(releasing=True, wanted=False) as webhook_controller:
+    async with world.published(releasing=True, wanted=False):
         await asyncio.sleep(LANDING_S - 1)
-        assert not webhook_controller.withdrawn.is_set()
+        assert not world.ring.landed.is_set()
         await asyncio.sleep(2)
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
         assert world.server.found == {}
 
 
@@ -320,13 +323,13 @@ async def test_a_configuration_that_cannot_be_removed_yet_is_tried_again() -> No
 async def test_without_the_right_to_patch_the_configuration_goes_at_once() -> None:
     world = World(server=asked())
     world.server.fails, world.server.verbs = Forbidden("PATCH", status=403), ("patch",)
-    async with world.published(serves=False, releasing=True) as webhook_controller:
+    async with world.published(serves=False, releasing=True):
         await settle()
         assert world.server.found == {}
         await asyncio.sleep(LANDING_S - 2)
-        assert not webhook_controller.withdrawn.is_set()
+        assert not world.ring.landed.is_set()
         await asyncio.sleep(2)
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
 
 
 @pytest.mark.parametrize("verbs", [("delete",), ("patch", "delete")])
@@ -335,21 +338,22 @@ async def test_a_ring_that_is_deleted_does_not_wait_for_a_right_to_remove_its_co
 ) -> None:
     refused = asked()
     refused.fails, refused.verbs = Forbidden("DELETE", status=403), verbs
-    async with World(server=refused).published(releasing=True) as webhook_controller:
+    world = World(server=refused)
+    async with world.published(releasing=True):
         await asyncio.sleep(LANDING_S + 1)
-        assert webhook_controller.withdrawn.is_set(), "it belongs to the ring, and goes with it"
+        assert world.ring.landed.is_set(), "it belongs to the ring, and goes with it"
 
 
 async def test_without_the_right_to_read_there_is_nothing_to_remove() -> None:
     world = World(server=Server(fails=Forbidden("GET", status=403)))
-    async with world.published(wanted=False, serves=False) as webhook_controller:
+    async with world.published(wanted=False, serves=False):
         await settle()
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
 
 
 async def test_of_a_ring_in_a_file_nothing_is_asked() -> None:
     world = World()
-    async with world.published(serves=False, uid="") as webhook_controller:
+    async with world.published(serves=False, uid=""):
         await settle()
-        assert webhook_controller.withdrawn.is_set()
+        assert world.ring.landed.is_set()
         assert world.server.asked == 0

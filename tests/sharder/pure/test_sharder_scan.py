@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from kubeio.models import Meta, Object, ObjectKey, ObjectRef
+from kubeio.models import GroupResource, Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
@@ -23,14 +23,15 @@ from sharder.moving.handoffs import Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import LONGEST_RETRY_S, YIELDS_S, Scan
 from sharder.planning.decisions import Drain
-from sharder.planning.keys import ControllerName
+from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
+from sharder.ringspec.spec import RingResource
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
-from tests.sharder.pure.contexts import SitesContext, running
+from tests.sharder.pure.contexts import KINDS, PAGES, SITES, SPEC, SitesContext, running
 from tests.sharder.pure.views import (
     CONFIGMAPS,
     KEYS,
@@ -45,6 +46,8 @@ from tests.sharder.pure.views import (
 pytestmark = pytest.mark.looptime
 
 LIVES = {"a-1": ShardState.READY, "b-1": ShardState.READY}
+REMOVED = GroupResource("", "secrets")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 ONE, TWO = make_view(LIVES, {"a": "a-1"}), make_view(LIVES, {"a": "a-1", "b": "b-1"})
 OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
 
@@ -134,9 +137,10 @@ class InFlight:
 class Ring(SitesContext):
     """What a pass knows of its ring: the part of `RingContext` that it reads."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, *, kinds: RingKinds = KINDS) -> None:
         self.membership = Published(view)
         super().__init__(self.membership)
+        self.kinds = kinds
         self.server = self.client = self.objects = Server()
         self.permissions = MissingPermissions(now=self.clock.now, on_change=lambda _, __: None)
         self.handoffs = InFlight()
@@ -189,6 +193,24 @@ async def test_a_ring_that_converged_looks_again_until_what_it_gave_up_is_free()
         circles = ring.server.circles
         await asyncio.sleep(1000)
         assert ring.server.circles == circles
+
+
+async def test_a_removed_resource_is_free_only_after_a_pass_that_began_when_nothing_could_land_any_more() -> (
+    None
+):
+    """An object of it may have been given its owner at admission before, and be stored late."""
+    served = {SITES: WEBSITES, PAGES: CONFIGMAPS, REMOVED: SECRETS}
+    ring = Ring(TWO, kinds=RingKinds(SPEC, served, worked=(RingResource(REMOVED),)))
+    assert ring.kinds.former == (SECRETS,)
+    async with passing(ring):
+        await asyncio.sleep(100)
+        assert ring.has_converged()
+        assert not ring.scan.former_free.is_set()
+        ring.scan.landed.set()
+        await asyncio.sleep(0)
+        assert not ring.scan.former_free.is_set()
+        await asyncio.sleep(LONGEST_RETRY_S + 1)
+        assert ring.scan.former_free.is_set()
 
 
 async def test_passes_do_not_yield_for_ever() -> None:
