@@ -113,7 +113,7 @@ def _faults(plan: Plan, world: World, scale: Scale) -> list[Fault]:
         return draw(world.rng("faults"), begin=FAULTS_FROM_S, end=end, kinds=plan.kinds)
     usual = [kind for kind in KINDS if kind not in MOMENTS]
     faults = draw(world.rng("faults"), begin=FAULTS_FROM_S, end=end, kinds=usual)
-    faults += draw_moments(world.rng("moments"), begin=FAULTS_FROM_S, end=end)
+    faults += draw_moments(world.rng, begin=FAULTS_FROM_S, end=end)
     return sorted(faults, key=lambda fault: fault.at)
 
 

@@ -36,7 +36,7 @@ class Users:
         for _ in range(self._fleet.scale.objects):
             self._world.after(self._rng.uniform(0, 10), self.create)
         for number in range(self._fleet.scale.objects // 4 if self._fleet.scale.pages else 0):
-            self._world.after(self._rng.uniform(0, 10), partial(self._create_page, number))
+            self._world.after(self._rng.uniform(0, 10), partial(self.create_page, number))
         self._again()
 
     def stop(self) -> None:
@@ -66,7 +66,8 @@ class Users:
         if self._rng.random() < _EDITED_AT_ONCE:
             self._world.after(self._rng.uniform(0, 0.1), partial(self._edit, name))
 
-    def _create_page(self, number: int) -> None:
+    def create_page(self, number: int) -> None:
+        """The page *number*, if it is not there."""
         self._post(f"page-{number}", "0", kind="Page")
 
     def _change_page(self) -> None:

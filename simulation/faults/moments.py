@@ -18,6 +18,8 @@ _OFTEN_S: Final = 0.005
 """So often it is looked whether the moment has come."""
 _FEW: Final = 4
 """So many objects that the ring is free of labels between the first and the last of them."""
+_NEW_PAGE: Final = 1000
+"""Number of a page that users do not create."""
 _DRIFT: Final = 1.005
 """Two durations on a clock that runs slow."""
 
@@ -88,3 +90,18 @@ def ring_deleted_while_objects_land(strike: Strike) -> None:
         if strike.rng.random() < 0.5:
             strike.go_on_in(3.0, strike.kill_leader)
     strike.again_in(60.0, strike.fleet.create_ring)
+
+
+@fault_at_a_moment(0.1)  # one run in five has pages
+def resource_removed_while_objects_land(strike: Strike) -> None:
+    """The ring gives up a resource that replicas work, before new objects of it are stored, and takes it back later."""
+    if not strike.fleet.scale.pages:
+        return
+    strike.note("resource_removed_while_objects_land")
+    late_admission(strike, for_s=5.0)
+    for number in range(_FEW):
+        strike.users.create_page(_NEW_PAGE + number)
+    resources = strike.fleet.ring["spec"]["resources"]
+    left = [each for each in resources if each["resource"] != "pages"]
+    strike.go_on_in(1.0, partial(strike.edit_ring, {"resources": left}))
+    strike.heal_in(strike.rng.uniform(20, 100), partial(strike.edit_ring, {"resources": resources}))

@@ -49,10 +49,14 @@ def draw(rng: random.Random, *, begin: float, end: float, kinds: Sequence[str]) 
     return [Fault(round(at, 2), rng.choice(enabled), rng.randrange(10**6)) for at in times]
 
 
-def draw_moments(rng: random.Random, *, begin: float, end: float) -> list[Fault]:
-    """The faults at a moment of a run between *begin* and *end*: none in most."""
-    kinds = [kind for kind, share in MOMENTS.items() if rng.random() < share]
-    return [Fault(round(rng.uniform(begin, end), 2), kind, rng.randrange(10**6)) for kind in kinds]
+def draw_moments(rng: Callable[[str], random.Random], *, begin: float, end: float) -> list[Fault]:
+    """The faults at a moment of a run between *begin* and *end*: none in most. *rng*: randomness by name."""
+    faults = []
+    for kind, share in MOMENTS.items():
+        own = rng(f"moment {kind}")
+        if own.random() < share:
+            faults.append(Fault(round(own.uniform(begin, end), 2), kind, own.randrange(10**6)))
+    return faults
 
 
 class Faults:

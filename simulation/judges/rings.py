@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from devcluster.plane import Write
@@ -30,6 +31,10 @@ class RingJudge:
         """Whether no object may get an owner: the ring has gone, or the former controller's Lease is to be taken."""
         self._unfenced: Final[set[str]] = set()
         """Uids of what was created too late."""
+        self._worked: frozenset[str] = frozenset()
+        """Resources that the ring distributes or has not released yet, by its status."""
+        self._released: Final[set[str]] = set()
+        """Those that it released, until it distributes them again."""
         self._former: dict[str, Any] = {}
         """Spec of the former controller's Lease, as it was written last."""
         self._former_at = 0.0
@@ -39,13 +44,16 @@ class RingJudge:
         """A ring goes when nothing of it is left, and no object gets an owner until it works again."""
         if not 200 <= write.code < 300:
             return
-        if write.resource == _RINGS and not write.subresource:
-            self._judge_ring(write)
+        if write.resource == _RINGS:
+            if write.subresource:
+                self._judge_worked(write)
+            else:
+                self._judge_ring(write)
         elif write.resource == LEASE_RESOURCE and write.name == FORMER:
             self._judge_former(write)
         elif write.verb == "create" and self._known.is_unfenced(write):
             self._unfenced.add(write.uid)
-        elif self._nothing_is_owned and not self._known.is_forging:
+        elif (self._nothing_is_owned or write.resource in self._released) and not self._known.is_forging:
             self._judge_owner(write)
 
     def begin_history(self) -> None:
@@ -53,6 +61,21 @@ class RingJudge:
         self._nothing_is_owned = False  # the ring may be there again, and that Lease held
         self._former = {}
         self._former_at = self._known.world.now
+        self._worked = frozenset()
+        self._released.clear()
+
+    def _judge_worked(self, write: Write) -> None:
+        """A removed resource leaves the status when nothing of it is left."""
+        kind = self._store.endpoints.registry.get("ringleader.dev", "controllerrings")
+        entry = kind.collection.get(("", write.name)) if kind is not None else None
+        status = (entry.decoded().get("status") or {}) if entry is not None else {}
+        worked = frozenset(f"{each['resource']}.{each['group']}" for each in status.get("worked") or ())
+        if write.user.startswith("sharder"):
+            gone = self._worked - worked
+            self._released.update(gone)
+            self._judge_no_owner(each for each in RESOURCES if f"{each[1]}.{each[0]}" in gone)
+        self._worked = worked
+        self._released -= worked
 
     def _judge_ring(self, write: Write) -> None:
         if write.labels_after is None:
@@ -84,15 +107,18 @@ class RingJudge:
 
     def _judge_nothing_is_left(self) -> None:
         """No object has an owner, and none is reconciled."""
+        self._judge_no_owner(RESOURCES)
+        for key, shard in self._reconciles.running():
+            self._known.violate(_GONE, f"{key} is reconciled by {shard}")
+
+    def _judge_no_owner(self, resources: Iterable[tuple[str, str]]) -> None:
         known = self._known
-        for group, plural in RESOURCES:
+        for group, plural in resources:
             kind = self._store.endpoints.registry.get(group, plural)
             for entry in kind.collection.entries() if kind is not None else ():
                 is_excused = entry.uid in known.forged or entry.uid in self._unfenced
                 if (owner := entry.labels.get(known.keys.shard)) and not is_excused:
                     known.violate(_GONE, f"{plural} {entry.name} belongs to {owner}")
-        for key, shard in self._reconciles.running():
-            known.violate(_GONE, f"{key} is reconciled by {shard}")
 
     def _judge_owner(self, write: Write) -> None:
         known = self._known

@@ -72,7 +72,13 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("525",),
         ("1703",),
         ("1778",),
-        ("2140",),
+        (
+            "2140",
+            "--faults",
+            "server_restarted@45.18#505412 ring_edited@81.60#779849 admission_switched@139.88#250042"
+            " process_copied@159.45#656717 namespace_recreated@163.75#824588 clock_jumped@211.97#882965"
+            " ring_edited@214.83#817589 ring_definition_changed@215.48#772082",
+        ),
         ("2227",),
         ("2276",),
         ("2394",),
@@ -86,11 +92,24 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
         ("9661",),
         ("11015",),
         ("19015",),
-        ("20267",),
-        ("21051",),
+        (
+            "20267",
+            "--faults",
+            "owner_forged@141.82#30387 ring_deleted_while_objects_land@160.11#181075"
+            " admission_switched@177.32#976202",
+        ),
+        (
+            "21051",
+            "--faults",
+            "ring_deleted_while_objects_land@216.44#484061 definition_recreated@221.11#830051",
+        ),
         ("5208",),
         ("1345",),
-        ("14",),
+        (
+            "14",
+            "--faults",
+            "thread_frozen@94.36#526145 admission_switched@153.14#591309 server_lagging@200.34#241895",
+        ),
         ("183",),
         ("272",),
         (
