@@ -75,7 +75,7 @@ class RingJudge:
             self._released.update(gone)
             self._judge_no_owner(each for each in RESOURCES if f"{each[1]}.{each[0]}" in gone)
         self._worked = worked
-        self._released -= worked
+        self._released.difference_update(worked)
 
     def _judge_ring(self, write: Write) -> None:
         if write.labels_after is None:
