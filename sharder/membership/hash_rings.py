@@ -13,7 +13,7 @@ from ring.ring import HashRing
 from sharder.errors import FieldProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from sharder.membership.places import Place
     from sharder.ringspec.spec import RingSpec
@@ -81,7 +81,8 @@ class RingInputs:
 class RingBuilder:
     """The rings of the present places, built anew when those change.
 
-    *builds_elsewhere*: the owner builds large rings off the event loop: `wanted`. The last ones go on until then.
+    *builds_elsewhere*: the owner builds large rings off the event loop: `wanted`. The last ones go on until then, but
+    for resources that one of their members does not work by now: no member gets objects of these.
     """
 
     def __init__(self, *, builds_elsewhere: bool) -> None:
@@ -93,6 +94,8 @@ class RingBuilder:
         """Large rings to be built, and passed to `note_built`."""
         self._builds_elsewhere = builds_elsewhere
         self._made_of: object = None
+        self._built: Mapping[str, HashRing | None] = {}
+        """`apart` as it was built."""
 
     def follow(self, places: Collection[Place], spec: RingSpec) -> None:
         """Have the rings of *places* built, unless they are those of the last call."""
@@ -101,9 +104,10 @@ class RingBuilder:
         apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
         wanted = RingInputs(members, apart, mains, spec, like=self.whole)
         if wanted.made_of == self._made_of:
-            self.wanted = None
+            self.wanted, self.apart = None, self._built
         elif self._builds_elsewhere and wanted.tokens > BUILT_AT_ONCE:
             self.wanted = wanted
+            self.apart = {**self._built, **dict.fromkeys(self._misleading(wanted))}
         else:
             self.note_built(wanted, wanted.make())
 
@@ -114,6 +118,15 @@ class RingBuilder:
             self.problem = built
         else:
             self.whole, self.apart, self.problem = built.whole, built.apart, None
+            self._built = built.apart
+
+    def _misleading(self, wanted: RingInputs) -> Iterator[str]:
+        """Main resources whose ring, as it was built, has a member that does not work them."""
+        for main in wanted.mains:
+            ring = self._built.get(main, self.whole)
+            idle = (name for name, works in wanted.apart.items() if works is not None and main not in works)
+            if ring is not None and any(name in ring for name in idle):
+                yield main
 
 
 def _covers(resources: frozenset[str] | None, mains: Sequence[str]) -> bool:

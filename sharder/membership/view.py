@@ -212,8 +212,12 @@ class View:
         return place.shard if place else None
 
     def desired(self, key: str, main: str = "") -> Desired | None:
-        """Desired owner of *key*, of a tree whose root is a *main*; None if no member on the ring works that kind."""
-        ring = self.rings.get(main, self.ring)
+        """Desired owner of *key*, of a tree whose root is a *main*; None if no member on the ring works that kind.
+
+        Nor has a resource an owner that joined the ring after this view: its rings are not known yet.
+        """
+        is_known = not main or not self.mains or main in self.mains
+        ring = self.rings.get(main, self.ring) if is_known else None
         if ring is None:
             return None
         member = ring.owner(key)
@@ -285,7 +289,7 @@ class _RingContent:
     """Of every name that a shard had and that is not live."""
     foreign: frozenset[str]
     filled: Mapping[str, Place]
-    rings: tuple[HashRing | None, Mapping[str, HashRing | None]]
+    rings: tuple[HashRing | None, Mapping[str, HashRing | None], tuple[str, ...]]
     unknown_are_dead: bool
 
     def follows(self, last: _RingContent) -> bool:
@@ -304,4 +308,6 @@ def _ring_content(view: View) -> _RingContent:
     }
     # a shard that joins the rings has no object to move yet
     filled = {member: place for member, place in view.places.items() if member in (view.ring or ())}
-    return _RingContent(fates, view.foreign, filled, (view.ring, view.rings), view.unknown_are_dead)
+    return _RingContent(
+        fates, view.foreign, filled, (view.ring, view.rings, view.mains), view.unknown_are_dead
+    )

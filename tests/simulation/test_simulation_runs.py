@@ -99,6 +99,12 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
             " admission_switched@177.32#976202",
         ),
         (
+            "24679",
+            "--faults",
+            "request_late@56.26#581167 process_terminated@82.50#492767 process_terminated@98.94#200959"
+            " resource_removed_while_objects_land@124.04#69778 leader_killed@139.74#262609",
+        ),
+        (
             "21051",
             "--faults",
             "ring_deleted_while_objects_land@216.44#484061 definition_recreated@221.11#830051",

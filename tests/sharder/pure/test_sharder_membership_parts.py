@@ -23,10 +23,12 @@ from sharder.membership.hash_rings import BUILT_AT_ONCE, RingBuilder
 from sharder.membership.lease_decisions import decide_lease, lease_deadlines
 from sharder.membership.places import Place
 from sharder.membership.problems import lease_problems
-from sharder.membership.shards import Shard, first_seen, read_lease, without_lease
+from sharder.membership.shards import Shard, ShardState, first_seen, read_lease, without_lease
 from sharder.membership.unknown_names import MAX_UNKNOWN_NAMES, UnknownNames
+from sharder.membership.view import Desired, ViewVersions
 from sharder.ringspec.spec import RingResource
 from tests.sharder.pure.lease_simulation import make_spec
+from tests.sharder.pure.views import make_view
 
 KEYS = RingKeys("r")
 SPEC = make_spec()
@@ -141,6 +143,47 @@ def test_large_rings_are_wanted_until_they_are_built_and_the_last_ones_go_on() -
     assert builder.problem is not None
     builder.follow(heavy, spec)
     assert builder.wanted is None, "the same inputs have the same result"
+
+
+def test_no_member_gets_objects_that_it_does_not_work_while_the_rings_are_built() -> None:
+    """A resource joins the ring, or a member's next shard works less: the last rings would give it away."""
+    sites, pages = (RingResource(GroupResource("example.com", name)) for name in ("websites", "pages"))
+    all_of_it = frozenset({"websites.example.com", "pages.example.com"})
+    some = frozenset({"websites.example.com"})
+    builder = RingBuilder(builds_elsewhere=True)
+
+    def follow(of_b: frozenset[str], *resources: RingResource, is_built: bool = False) -> None:
+        heavy = [Place(name, BUILT_AT_ONCE / 200, f"{name}-1", resources=all_of_it) for name in ("a", "c")]
+        places = [*heavy, Place("b", 1.0, "b-1", resources=of_b)]
+        builder.follow(places, make_spec(virtual_nodes=100, resources=resources))
+        if is_built and builder.wanted is not None:
+            builder.note_built(builder.wanted, builder.wanted.make())
+
+    follow(some, sites, is_built=True)
+    assert builder.apart == {}
+    follow(some, sites, pages)
+    assert builder.apart == {"pages.example.com": None}, "b is on the ring of all, and works no pages"
+    follow(some, sites)
+    assert builder.apart == {}, "as before"
+    follow(some, sites, pages, is_built=True)
+    ring = builder.apart["pages.example.com"]
+    assert ring is not None
+    assert ring.members == ("a", "c")
+    follow(all_of_it, sites, pages, is_built=True)
+    assert builder.apart == {}
+    follow(some, sites, pages)
+    assert builder.apart == {"pages.example.com": None}
+
+
+def test_a_resource_that_joined_the_ring_after_the_view_has_no_owner_in_it() -> None:
+    view = replace(make_view({"a-1": ShardState.READY}, {"a": "a-1"}), mains=("websites.example.com",))
+    assert view.desired("key", "websites.example.com") == Desired("a", "a-1")
+    assert view.desired("key", "pages.example.com") is None
+    versions = ViewVersions()
+    before = versions.numbered(view)
+    after = versions.numbered(replace(view, mains=("websites.example.com", "pages.example.com")))
+    assert after.desired("key", "pages.example.com") == Desired("a", "a-1")
+    assert (after.version, after.ring_version) > (before.version, before.ring_version)
 
 
 def test_problems_come_by_kind_and_then_by_name() -> None:
