@@ -171,9 +171,8 @@ async def _apply(client: Client, name: str, wanted: Mapping[str, object]) -> str
 async def empty_configuration(client: Client, ring: str) -> bool:
     """Have the API server ask no more; true if there is a configuration. Raises KubeError.
 
-    It stays, without webhooks: from it whoever leads next knows that labels may still land. An account without the
-    right to patch it, of a sharder without a webhook, deletes it at once; one without the right to read it had none
-    to write it either.
+    It stays, without webhooks: the next leader waits if it finds it. An account without the right to patch it, of a
+    sharder without a webhook, deletes it at once; one without the right to read it had none to write it either.
     """
     name = configuration_name(ring)
     try:

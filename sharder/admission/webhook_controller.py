@@ -106,15 +106,14 @@ class WebhookController:
                 ring=self._spec.name,
                 remedy="give the sharders --webhook-bind, or the chart sharder.webhook.enabled",
             )
-        if self._ring_uid:  # a ring in a file has no configuration
-            was_asked = await self._insist(empty_configuration)
-            if was_asked or self._spec.assign_at_admission:
-                await asyncio.sleep(LANDING_S)
-                self._scan.landed.set()
-                self._scan.request_pass(stays_converged=not self._releasing)
-            if was_asked:
-                await self._insist(remove_configuration)
-        self._scan.landed.set()
+        is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
+        was_asked = is_in_cluster and await self._insist(empty_configuration)
+        if was_asked or (is_in_cluster and self._spec.assign_at_admission):
+            await asyncio.sleep(LANDING_S)
+            self._scan.request_pass(stays_converged=not self._releasing)
+        self._scan.landed.set()  # before the pass that was requested begins
+        if was_asked:
+            await self._insist(remove_configuration)
 
     async def _insist(self, change: Callable[[Client, str], Awaitable[bool | None]]) -> bool:
         """Make *change* to the configuration, however long it takes; false if there is none."""

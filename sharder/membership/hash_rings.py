@@ -87,15 +87,20 @@ class RingBuilder:
 
     def __init__(self, *, builds_elsewhere: bool) -> None:
         self.whole: HashRing | None = None
-        self.apart: Mapping[str, HashRing | None] = {}
         self.problem: FieldProblem | None = None
         """Problem of the spec that kept the last rings from being built."""
         self.wanted: RingInputs | None = None
         """Large rings to be built, and passed to `note_built`."""
         self._builds_elsewhere = builds_elsewhere
         self._made_of: object = None
-        self._built: Mapping[str, HashRing | None] = {}
-        """`apart` as it was built."""
+        self._apart: Mapping[str, HashRing | None] = {}
+
+    @property
+    def apart(self) -> Mapping[str, HashRing | None]:
+        """The ring of each main resource that not every member works; None: no member gets objects of it."""
+        if self.wanted is None:
+            return self._apart
+        return {**self._apart, **dict.fromkeys(self._misleading(self.wanted))}
 
     def follow(self, places: Collection[Place], spec: RingSpec) -> None:
         """Have the rings of *places* built, unless they are those of the last call."""
@@ -104,10 +109,9 @@ class RingBuilder:
         apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
         wanted = RingInputs(members, apart, mains, spec, like=self.whole)
         if wanted.made_of == self._made_of:
-            self.wanted, self.apart = None, self._built
+            self.wanted = None
         elif self._builds_elsewhere and wanted.tokens > BUILT_AT_ONCE:
             self.wanted = wanted
-            self.apart = {**self._built, **dict.fromkeys(self._misleading(wanted))}
         else:
             self.note_built(wanted, wanted.make())
 
@@ -117,13 +121,12 @@ class RingBuilder:
         if isinstance(built, FieldProblem):
             self.problem = built
         else:
-            self.whole, self.apart, self.problem = built.whole, built.apart, None
-            self._built = built.apart
+            self.whole, self._apart, self.problem = built.whole, built.apart, None
 
     def _misleading(self, wanted: RingInputs) -> Iterator[str]:
         """Main resources whose ring, as it was built, has a member that does not work them."""
         for main in wanted.mains:
-            ring = self._built.get(main, self.whole)
+            ring = self._apart.get(main, self.whole)
             idle = (name for name, works in wanted.apart.items() if works is not None and main not in works)
             if ring is not None and any(name in ring for name in idle):
                 yield main
