@@ -119,6 +119,11 @@ class MembershipController:
         return self.membership.held_leases()
 
     @property
+    def longest_held_s(self) -> float:
+        """Longest duration that a Lease had which its shard holds, as last seen; 0 if none is held."""
+        return self.membership.longest_held_s
+
+    @property
     def deferred(self) -> int:
         """Names on objects that wait for care: too many were never a shard's."""
         return self.membership.deferred
@@ -149,6 +154,11 @@ class MembershipController:
         self._spec = spec
         self._orphans.resources = resources
         self.membership.configure(spec, releasing_at=self._clock.now() if releasing else None)
+        self._woken.set()
+
+    def note_former_maximum(self, seconds: float) -> None:
+        """A replica may still work with a Lease of *seconds*, the ring's maxLeaseDurationSeconds of before."""
+        self.membership.former_max_s = seconds
         self._woken.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------
@@ -243,7 +253,7 @@ class MembershipController:
     def _is_timely(self, intent: LeaseWrite) -> bool:
         """Whether the Lease is still what *intent* was decided on: it may have waited for others."""
         if isinstance(intent, CreateTombstone):
-            return True
+            return self.membership.begin_tombstone(intent.name)
         meta = intent.lease.metadata
         return self.membership.version_of(meta.name) == meta.resource_version
 

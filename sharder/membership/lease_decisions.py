@@ -31,14 +31,15 @@ def decide_lease(
     *,
     at: float,
     fresh_at: float,
+    longest_s: float,
     is_failing: bool,
     is_hold_over: bool,
     is_forced: bool,
 ) -> Intent | None:
     """Intent for *shard* at *at*, by reads fresh at *fresh_at*; None if its Lease stays as it is.
 
-    *is_failing*: it is one of many that fall silent, so it gets one duration more. *is_hold_over*: it is released,
-    and its place is not held for it any more.
+    *longest_s*: how long a process may work whose Lease nobody saw. *is_failing*: it is one of many that fall silent,
+    so it gets one duration more. *is_hold_over*: it is released, and its place is not held for it any more.
     """
     if shard.lease is None:
         return CreateTombstone(shard.name, shard.member, shard.longest_duration_s)
@@ -49,7 +50,7 @@ def decide_lease(
             return Take(shard.lease, contested=True, reason="its name is on objects of the ring")
         case ShardState.CONTESTED if shard.facts.holding is Holding.FOREIGN:
             return Take(shard.lease, contested=True, reason="held by neither its shard nor a sharder")
-        case ShardState.CONTESTED if at >= _contested_until(shard, spec):
+        case ShardState.CONTESTED if at >= _contested_until(shard, longest_s):
             return ClearContested(shard.lease)
         case ShardState.DEAD if shard.is_orphaned:
             return DeleteOrphan(shard.lease)
@@ -66,20 +67,20 @@ def decide_lease(
     return None if is_marked else MarkState(shard.lease, state)
 
 
-def lease_deadlines(shard: Shard, spec: RingSpec) -> Iterator[float]:
+def lease_deadlines(shard: Shard, spec: RingSpec, *, longest_s: float) -> Iterator[float]:
     """Instants at which time alone may change the state of *shard*, or the decision about its Lease."""
     if shard.is_held:
         yield from (shard.counted_from + n * shard.longest_duration_s for n in (1, DURATIONS, DURATIONS + 1))
     elif shard.facts.holding is Holding.RELEASED:
         yield shard.entered_at + spec.hold_s
     elif shard.facts.contested:
-        yield _contested_until(shard, spec)
+        yield _contested_until(shard, longest_s)
     else:
         yield _orphan_check_at(shard)
 
 
-def _contested_until(shard: Shard, spec: RingSpec) -> float:
-    return shard.entered_at + max(spec.max_lease_duration_s, shard.longest_duration_s)
+def _contested_until(shard: Shard, longest_s: float) -> float:
+    return shard.entered_at + max(longest_s, shard.longest_duration_s)
 
 
 def _orphan_check_at(shard: Shard) -> float:

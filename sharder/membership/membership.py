@@ -60,6 +60,8 @@ class Membership:
     def __init__(self, spec: RingSpec, *, builds_elsewhere: bool = False) -> None:
         """*builds_elsewhere*: the caller builds large rings off the event loop: `RingBuilder.wanted`."""
         self.rings = RingBuilder(builds_elsewhere=builds_elsewhere)
+        self.former_max_s = 0.0
+        """Maximum that the ring had before, with which a process may still work; 0 if there is none."""
         self._spec = spec
         self._keys = spec.keys
         self._shards: dict[str, Shard] = {}
@@ -173,6 +175,12 @@ class Membership:
         """The Leases that their shards hold."""
         return [shard.lease for shard in self._shards.values() if shard.is_held and shard.lease is not None]
 
+    @property
+    def longest_held_s(self) -> float:
+        """Longest duration that a Lease had which its shard holds; 0 if none is held."""
+        held = (shard.longest_duration_s for shard in self._shards.values() if shard.is_held)
+        return max(held, default=0.0)
+
     def unknown_name_seen(self, name: str, *, at: float) -> bool:
         """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once.
 
@@ -190,6 +198,16 @@ class Membership:
     def deferred(self) -> int:
         """Names reported within the last minute that wait until fewer are under care; counted up to 1,000."""
         return self._unknown_names.deferred
+
+    def begin_tombstone(self, name: str) -> bool:
+        """Whether *name* still wants a tombstone, whose CREATE is sent now.
+
+        From then on the name is not dead without a Lease: the CREATE may be carried out at any later moment.
+        """
+        is_wanted = name in self._shards and self._shards[name].lease is None
+        if is_wanted:
+            self._unknown_names.awaited.add(name)
+        return is_wanted
 
     def tombstone_refused(self, name: str, *, why: str) -> None:
         """The API server refused a Lease for *name*: a policy or a missing right forbids it, and its objects stay.
@@ -259,12 +277,14 @@ class Membership:
         failing = failing_members(
             self._shards.values(), fresh_at=self._freshness.fresh_at, recent_takes=self._silent_takes, now=at
         )
+        longest_s = self._longest_s
         intents = (
             decide_lease(
                 shard,
                 self._spec,
                 at=at,
                 fresh_at=self._freshness.fresh_at,
+                longest_s=longest_s,
                 is_failing=shard.member in failing,
                 is_hold_over=self._is_hold_over(shard, at),
                 is_forced=shard.name in self._forced,
@@ -350,7 +370,12 @@ class Membership:
         self._deleted_leases = {n: entry for n, entry in self._deleted_leases.items() if entry[1] > horizon}
         self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
         if self._unknown_are_dead:
-            self._shards = {n: shard for n, shard in self._shards.items() if shard.had_lease or shard.lease}
+            awaited = self._unknown_names.awaited
+            self._shards = {
+                n: shard
+                for n, shard in self._shards.items()
+                if shard.had_lease or shard.lease or n in awaited
+            }
         self._unknown_names.advance(self._shards, fresh_at=self._freshness.fresh_at, now=now)
         if self._synced:
             self._fillers.advance(self._shards.values(), fresh_at=self._freshness.fresh_at, at=now)
@@ -372,7 +397,7 @@ class Membership:
         """How long a process may work whose Lease nobody saw: the ring's maximum was higher perhaps."""
         vouched = (shard for shard in self._shards.values() if shard.is_held and shard.facts.vouched)
         longest_s = max((shard.longest_duration_s for shard in vouched), default=0.0)
-        return max(self._spec.max_lease_duration_s, longest_s)
+        return max(self._spec.max_lease_duration_s, self.former_max_s, longest_s)
 
     def _shortest_s(self, *, default: float) -> float:
         return min(
@@ -399,7 +424,8 @@ class Membership:
             yield settles_at
         yield self._starts_at
         yield self._unknown_are_dead_at
+        longest_s = self._longest_s
         for shard in self._shards.values():
-            yield from lease_deadlines(shard, self._spec)
+            yield from lease_deadlines(shard, self._spec, longest_s=longest_s)
             if shard.is_held:
                 yield self._fillers.due_at(shard)

@@ -36,6 +36,8 @@ class UnknownNames:
     def __init__(self) -> None:
         self.refused: dict[str, FieldProblem] = {}
         """Problem of each name for which the API server refused a tombstone."""
+        self.awaited: set[str] = set()
+        """Names whose tombstone may have been created, and was not seen yet."""
         self.complete_since = math.inf
         """Begin of the list after which the Lease watch shows every version; infinity: it lists anew."""
         self.releasing_since = math.inf
@@ -88,6 +90,7 @@ class UnknownNames:
 
     def refuse(self, name: str, *, why: str) -> None:
         """The API server refused a tombstone for *name*: a policy or a missing right forbids it."""
+        self.awaited.discard(name)
         self.refused[name] = FieldProblem(
             f"leases/{name}",
             name,
@@ -100,8 +103,9 @@ class UnknownNames:
         horizon = now - FORGET_AFTER_S
         self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
         self._deferred = {name: at for name, at in self._deferred.items() if at > now - DEFERRED_S}
-        if self.refused:
+        if self.refused or self.awaited:
             wanted = {name for name, shard in shards.items() if shard.lease is None}
+            self.awaited &= wanted
             self.refused = {name: problem for name, problem in self.refused.items() if name in wanted}
         unknown = [shard for shard in shards.values() if not shard.had_lease]
         undead = sum(1 for shard in unknown if shard.state(fresh_at) is not ShardState.DEAD)

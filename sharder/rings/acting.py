@@ -21,7 +21,12 @@ from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import Scan
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
-from sharder.rings.finalizer import finalize, watch_former, watch_former_namespaces
+from sharder.rings.finalizer import (
+    finalize,
+    watch_former,
+    watch_former_maximum,
+    watch_former_namespaces,
+)
 from sharder.rings.status import IMPLEMENTATION
 from sharder.rings.status_collector import StatusCollector
 from sharder.rings.status_writer import StatusWriter
@@ -161,7 +166,7 @@ class ActingRing:
             tasks.create_task(
                 try_again(context.permissions, self._queue.enqueue_some), name="missing permissions"
             )
-            self._start_endings(tasks, has_former=has_former)
+            self._start_endings(tasks, has_former=has_former, former_s=ring().longest_lease_s)
             await self._namespaces.synced.wait()  # before, nothing seems to be selected
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
@@ -169,8 +174,11 @@ class ActingRing:
             audit = Audit(context, self._scan, self._queue)
             tasks.create_task(audit.run(), name="audit")
 
-    def _start_endings(self, tasks: asyncio.TaskGroup, *, has_former: bool) -> None:
-        """Start the tasks that release resources, namespaces, or the whole ring, and end then."""
+    def _start_endings(self, tasks: asyncio.TaskGroup, *, has_former: bool, former_s: float) -> None:
+        """Start the tasks that release resources, namespaces, or the whole ring, and end then.
+
+        *former_s*: the longest lease duration that the ring remembers.
+        """
         store, spec, scan = self._store, self._spec, self._scan
         if self._releasing:
             ending = finalize(store, spec.name, scan, self._context.membership, self._activation)
@@ -178,6 +186,10 @@ class ActingRing:
             return
         if has_former:
             tasks.create_task(watch_former(store, spec, scan), name="former resources")
+        if former_s > spec.max_lease_duration_s:
+            membership, clock = self._context.membership, self._process.clock
+            forget = watch_former_maximum(store, spec, membership, former_s=former_s, clock=clock)
+            tasks.create_task(forget, name="former maximum")
         if self._scope.former:
             tasks.create_task(
                 watch_former_namespaces(store, spec, self._scope, scan), name="former namespaces"

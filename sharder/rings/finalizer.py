@@ -1,4 +1,4 @@
-"""The ring's finalizer, its immutable fields, and the resources that it distributes or once distributed.
+"""The ring's finalizer, its immutable fields, and what outlives an edit of its spec: resources, and a lease duration.
 
 The finalizer keeps the ring until its objects are given up and no Lease of it is held.
 """
@@ -6,18 +6,18 @@ The finalizer keeps the ring until its objects are given up and no Lease of it i
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from kubeio.errors import KubeError, NotFound
-from sharder.rings.store import FINALIZER
+from sharder.rings.store import FINALIZER, LONGEST_LEASE
 from sharder.ringspec.parsing import worked_as
 from sharder.ringspec.worked import limited, united, written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from kubeio.clock import Clock
     from sharder.membership.activation import Activation
     from sharder.membership.controller import MembershipController
     from sharder.moving.scan import Scan
@@ -35,8 +35,8 @@ READ_EVERY_S: Final = 1.0
 async def ensure_finalizer(store: RingStore, spec: RingSpec) -> tuple[RingResource, ...]:
     """Prepare the ring for work; the resources that it has distributed so far, *spec* included. Raises KubeError.
 
-    Without the finalizer a deletion would leave labels behind. The immutable fields and the distributed resources are
-    written before the first label, so that they outlive fail-overs.
+    Without the finalizer a deletion would leave labels behind. The immutable fields, the distributed resources and the
+    longest lease duration are written before the first label, so that they outlive fail-overs.
     """
     found = await store.read()
     worked = united(found.worked, spec.resources)
@@ -46,8 +46,8 @@ async def ensure_finalizer(store: RingStore, spec: RingSpec) -> tuple[RingResour
         finalizers = [*(f for f in found.metadata.finalizers if f != FINALIZER), FINALIZER]
         changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as(spec)}}
         found = await store.merge(changes, version=found.metadata.resource_version)
-    if worked != found.worked:
-        await _write_worked(store, found, worked)
+    longest_s = max(found.longest_lease_s, spec.max_lease_duration_s)
+    await _remember(store, found, worked=worked, longest_lease_s=longest_s)
     return worked
 
 
@@ -58,13 +58,52 @@ async def forget_former(store: RingStore, spec: RingSpec) -> None:
     """
     found = await store.read()
     now = limited(found.worked, united(spec.resources, found.resources))
-    if now != found.worked:
-        await _write_worked(store, found, now)
+    await _remember(store, found, worked=now, longest_lease_s=found.longest_lease_s)
 
 
-async def _write_worked(store: RingStore, found: Ring, worked: Sequence[RingResource]) -> None:
-    """Write *worked* to the version that was read, so that no concurrent addition is lost."""
-    await store.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
+async def _remember(
+    store: RingStore, found: Ring, *, worked: tuple[RingResource, ...], longest_lease_s: float
+) -> None:
+    """Write what is new to the version that was read, so that no concurrent addition is lost."""
+    status: dict[str, object] = {}
+    if worked != found.worked:
+        status["worked"] = written(worked)
+    if longest_lease_s != found.longest_lease_s:
+        status[LONGEST_LEASE] = int(longest_lease_s)
+    if status:
+        await store.merge_status(status, version=found.metadata.resource_version)
+
+
+async def watch_former_maximum(
+    store: RingStore, spec: RingSpec, membership: MembershipController, *, former_s: float, clock: Clock
+) -> None:
+    """Forget *former_s*, a maxLeaseDurationSeconds that was lowered, when no replica can work with it. Returns then.
+
+    Once no Lease longer than the present maximum was held for *former_s*, what nobody saw has ended too.
+    """
+    since = math.inf
+    while True:
+        await asyncio.sleep(READ_EVERY_S)
+        now, is_held = clock.now(), membership.longest_held_s > spec.max_lease_duration_s
+        since = math.inf if is_held else min(since, now)
+        if now < since + former_s:
+            continue
+        try:
+            await membership.reads.may_be_worked()
+            if membership.longest_held_s <= spec.max_lease_duration_s:
+                found = await store.read()
+                longest_s = spec.max_lease_duration_s
+                await _remember(store, found, worked=found.worked, longest_lease_s=longest_s)
+                log.info("former maxLeaseDurationSeconds forgotten", ring=spec.name, seconds=former_s)
+                return
+        except NotFound:
+            return
+        except KubeError as error:
+            log.warning(
+                "former maxLeaseDurationSeconds could not be removed from status",
+                ring=spec.name,
+                error=str(error),
+            )
 
 
 async def watch_former(store: RingStore, spec: RingSpec, scan: Scan) -> None:

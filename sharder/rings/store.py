@@ -18,6 +18,7 @@ from kubeio.patch import JsonPatch, MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import LEASES
 from kubeio.rest.events import Regarding
+from sharder.ringspec.spec import LONGEST_LEASE_S
 from sharder.ringspec.worked import read_resources
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 FINALIZER: Final = "ringleader.dev/ring"
 RECORD: Final = "ringleader.dev/ring-record"
 """Annotation of the Lease that keeps the metadata and status of a ring from a file."""
+LONGEST_LEASE: Final = "longestLeaseDurationSeconds"
+"""Field of the status."""
 _ATTEMPTS: Final = 5
 
 
@@ -56,6 +59,12 @@ class Ring(msgspec.Struct, frozen=True):
     def worked(self) -> tuple[RingResource, ...]:
         """Resources that are distributed, or once were."""
         return read_resources(self.status.get("worked"))
+
+    @property
+    def longest_lease_s(self) -> int:
+        """Longest lease duration with which a replica may still work, in seconds; 0 if nothing is remembered."""
+        found = self.status.get(LONGEST_LEASE)
+        return min(found, LONGEST_LEASE_S) if isinstance(found, int) else 0
 
     @property
     def sharder(self) -> str:

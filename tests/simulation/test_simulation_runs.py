@@ -109,6 +109,8 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
             "--faults",
             "ring_deleted_while_objects_land@216.44#484061 definition_recreated@221.11#830051",
         ),
+        ("24758",),
+        ("24822",),
         ("5208",),
         ("1345",),
         (

@@ -42,6 +42,8 @@ class LeaseServer:
         """What a kind of request is answered instead."""
         self.hangs = ""
         """The kind of request that is never answered."""
+        self.takes_s: dict[str, float] = {}
+        """Seconds that a kind of request takes, if not 5 ms."""
         self.page_is_cut = False
         """Lists of objects say that there is more."""
         self._streams: list[Lines] = []
@@ -151,7 +153,8 @@ class LeaseServer:
         self.under_way[what] += 1
         self.most_under_way[what] = max(self.most_under_way[what], self.under_way[what])
         try:
-            await asyncio.Event().wait() if what == self.hangs else await asyncio.sleep(0.005)
+            takes_s = self.takes_s.get(what, 0.005)
+            await asyncio.Event().wait() if what == self.hangs else await asyncio.sleep(takes_s)
         finally:
             self.under_way[what] -= 1
         if what in self.refuse:

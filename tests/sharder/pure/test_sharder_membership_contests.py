@@ -11,7 +11,7 @@ from sharder.membership.actions import ClearContested, CreateTombstone, DeleteOr
 from sharder.membership.membership import Membership
 from sharder.membership.shards import ShardState
 from sharder.membership.view import OwnerState
-from tests.sharder.pure.lease_simulation import NAMESPACE, fleet, is_dead, make_spec
+from tests.sharder.pure.lease_simulation import NAMESPACE, LeaseSimulation, fleet, is_dead, make_spec
 
 # ---- take before move, contested, tombstones ----------------------------------------------------------------------
 
@@ -96,9 +96,11 @@ def test_a_standby_that_watched_need_not_begin_the_wait_again() -> None:
 
 
 def test_a_lease_with_a_longer_duration_than_the_ring_allows_now_is_waited_for_in_full() -> None:
-    sim = fleet(duration_s=50, max_lease_duration_s=60)
+    sim = fleet(duration_s=5, max_lease_duration_s=60)
+    sim.join("m9-00000001", member="m9", duration_s=50)
+    sim.run(20)
     sim.machine.configure(make_spec(max_lease_duration_s=10))
-    sim.delete("m1-00000001")
+    sim.delete("m9-00000001")
     deleted_at = sim.at
     sim.run(70)
     (cleared_at,) = (at for at, intent in sim.decided if isinstance(intent, ClearContested))
@@ -115,6 +117,34 @@ def test_a_sharder_that_never_saw_a_lease_waits_as_long_as_other_shards_may_work
     sim.run(49)
     assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     sim.run(5)
+    assert is_dead(sim.view(), "m1-00000001")
+
+
+def test_a_contest_waits_for_the_maximum_that_the_ring_had_before_until_that_is_forgotten() -> None:
+    """No Lease is left, and this sharder never saw one: the ring's status says what the maximum was."""
+    sim = LeaseSimulation(max_lease_duration_s=1)
+    sim.machine.former_max_s = 60
+    sim.run(1)
+    assert sim.machine.unknown_name_seen("m1-00000001", at=sim.at)
+    sim.run(50)
+    assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
+    sim.run(11)
+    assert is_dead(sim.view(), "m1-00000001")
+    sim.machine.former_max_s = 0
+    assert sim.machine.unknown_name_seen("m2-00000001", at=sim.at)
+    sim.run(2)
+    assert is_dead(sim.view(), "m2-00000001")
+
+
+def test_a_contested_lease_that_a_new_sharder_finds_waits_for_the_former_maximum_too() -> None:
+    sim = fleet(duration_s=15, max_lease_duration_s=20)
+    sim.delete("m1-00000001")
+    sim.run(1)
+    sim.machine = Membership(make_spec(max_lease_duration_s=1))
+    sim.machine.former_max_s = 60
+    sim.run(59)
+    assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
+    sim.run(3)
     assert is_dead(sim.view(), "m1-00000001")
 
 

@@ -91,6 +91,10 @@ async def requests_per_minute(server: LeaseServer) -> int:
     return server.requests.total()
 
 
+def state_of(membership: MembershipController, name: str) -> ShardState:
+    return membership.view.shards[name].state
+
+
 # ---- no loop without a pause ----------------------------------------------------------------------------------------
 
 
@@ -192,6 +196,19 @@ async def test_a_lost_lease_has_its_tombstone_before_forged_names(server: LeaseS
         server.version += 1
         await asyncio.sleep(4)
         assert NAMES[0] in server.leases
+
+
+async def test_a_tombstone_under_way_is_waited_for_although_its_ring_goes(server: LeaseServer) -> None:
+    async with acting(server) as membership:
+        membership.configure(SPEC, [WEBSITES], releasing=True)
+        await asyncio.sleep(SPEC.max_lease_duration_s - 1)
+        server.takes_s["create"] = 3.0
+        membership.unknown_name_seen("forged-1")
+        await asyncio.sleep(2)
+        assert membership.view.unknown_are_dead
+        assert state_of(membership, "forged-1") is ShardState.MISSING
+        await asyncio.sleep(2)
+        assert state_of(membership, "forged-1") is ShardState.CONTESTED
 
 
 # ---- dead names -----------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def shard(*, name: str = NAME, holder: str = NAME, contested: bool = False, reso
 
 def decide(shard: Shard, *, at: float = 100, **flags: bool) -> Intent | None:
     is_set: dict[str, Any] = {"is_failing": False, "is_hold_over": False, "is_forced": False, **flags}
-    return decide_lease(shard, SPEC, at=at, fresh_at=at, **is_set)
+    return decide_lease(shard, SPEC, at=at, fresh_at=at, longest_s=60, **is_set)
 
 
 DEAD, CONTESTED = shard(holder="sharder:x"), shard(holder="sharder:x", contested=True)
@@ -82,9 +82,9 @@ def test_the_decision_about_one_lease(
 
 def test_a_decision_changes_at_its_deadline() -> None:
     for known in (DEAD, CONTESTED):
-        (deadline,) = lease_deadlines(known, SPEC)
+        (deadline,) = lease_deadlines(known, SPEC, longest_s=60)
         assert decide(known, at=deadline) != decide(known, at=deadline - 0.1)
-    assert list(lease_deadlines(shard(), SPEC)) == [115, 130, 145]
+    assert list(lease_deadlines(shard(), SPEC, longest_s=60)) == [115, 130, 145]
 
 
 def test_a_name_that_lives_again_is_no_orphan_when_it_dies_once_more() -> None:

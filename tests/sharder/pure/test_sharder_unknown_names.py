@@ -203,3 +203,28 @@ def test_a_tombstone_that_is_refused_does_not_keep_a_ring_that_goes() -> None:
     assert sim.view().may_be_worked == {"a-00000001", "b-00000001"}
     assert not sim.view().problems
     assert not sim.decide()
+
+
+def test_a_name_whose_tombstone_is_under_way_waits_for_it_although_its_ring_goes() -> None:
+    sim = given_up(max_lease_duration_s=20)
+    sim.run(19)
+    sim.acting = False
+    report(sim, 2)
+    assert sim.machine.begin_tombstone(NAME)
+    sim.run(5)
+    assert sim.state(NAME) is ShardState.MISSING
+    assert sim.view().owner_state("forged-1") is OwnerState.DEAD
+    assert not sim.machine.begin_tombstone("forged-1"), "its tombstone is not wanted any more"
+    sim.acting = True
+    sim.run(1)
+    assert sim.state(NAME) is ShardState.CONTESTED
+
+
+def test_a_tombstone_that_is_refused_after_all_is_not_waited_for() -> None:
+    sim = given_up(max_lease_duration_s=20)
+    sim.acting = False
+    report(sim, 1)
+    sim.machine.begin_tombstone(NAME)
+    sim.machine.tombstone_refused(NAME, why="forbidden")
+    sim.run(21)
+    assert sim.view().owner_state(NAME) is OwnerState.DEAD
