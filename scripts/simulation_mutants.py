@@ -40,6 +40,7 @@ FIRST = 1
 REASONS = {
     "a-cut-off-create-is-repeated": "it delays a handoff, which breaks no rule that is judged",
     "admission-outside-the-namespaces": "all objects are in one namespace, which the ring selects in the end",
+    "contest-shorter-than-its-duration": "the former maximum is waited for; contest-of-the-present-maximum breaks both",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
     "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
     "history-is-not-compared": "a list and the leader's own Lease show it too; f11-history-is-not-compared breaks all",

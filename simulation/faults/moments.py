@@ -12,7 +12,7 @@ from simulation.faults.admission import late_admission
 from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment
 from simulation.fleet import Replica
 from simulation.network import Rule
-from simulation.scale import KEYS
+from simulation.scale import KEYS, LEASE_NAMESPACE
 
 _OFTEN_S: Final = 0.005
 """So often it is looked whether the moment has come."""
@@ -70,6 +70,22 @@ def _empty_when_contested(strike: Strike, replica: Replica) -> None:
             for process in (*strike.processes("sharder"), replica.process):
                 process.kill()
             strike.merge(path, {"spec": {"holderIdentity": ""}})
+
+
+@fault_at_a_moment(0.02)
+def leases_gone_after_maximum(strike: Strike) -> None:
+    """The ring's maximum is lowered, then all Leases go: one replica and the next sharders notice neither."""
+    if (replica := strike.live_shard()) is None:
+        return
+    strike.note(f"leases_gone_after_maximum: {replica.process} does not notice")
+    strike.cut_off(replica.process, 2 * strike.lease_s)
+    usual = strike.fleet.ring["spec"]["maxLeaseDurationSeconds"]
+    strike.edit_ring({"maxLeaseDurationSeconds": 1})
+    strike.heal_in(3 * strike.lease_s, partial(strike.edit_ring, {"maxLeaseDurationSeconds": usual}))
+    for process in strike.processes("sharder"):
+        process.kill()
+    strike.forge("DELETE", f"/api/v1/namespaces/{LEASE_NAMESPACE}")
+    strike.again_in(0.5, partial(strike.fleet.create_namespace, LEASE_NAMESPACE))
 
 
 @fault_at_a_moment(0.1)  # one run in five has admission
