@@ -156,10 +156,11 @@ class MembershipController:
         self.membership.configure(spec, releasing_at=self._clock.now() if releasing else None)
         self._woken.set()
 
-    def note_former_maximum(self, seconds: float) -> None:
-        """A replica may still work with a Lease of *seconds*, the ring's maxLeaseDurationSeconds of before."""
-        self.membership.former_max_s = seconds
-        self._woken.set()
+    def note_longest_lease(self, seconds: float) -> None:
+        """A replica may still work with a Lease of *seconds*: the ring's maximum was as high."""
+        if seconds != self.membership.longest_lease_s:
+            self.membership.longest_lease_s = seconds
+            self._woken.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------
 

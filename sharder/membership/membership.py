@@ -60,8 +60,8 @@ class Membership:
     def __init__(self, spec: RingSpec, *, builds_elsewhere: bool = False) -> None:
         """*builds_elsewhere*: the caller builds large rings off the event loop: `RingBuilder.wanted`."""
         self.rings = RingBuilder(builds_elsewhere=builds_elsewhere)
-        self.former_max_s = 0.0
-        """Maximum that the ring had before, with which a process may still work; 0 if there is none."""
+        self.longest_lease_s = 0.0
+        """Longest lease duration with which a process may still work, as the ring's status says; 0: it says none."""
         self._spec = spec
         self._keys = spec.keys
         self._shards: dict[str, Shard] = {}
@@ -397,7 +397,7 @@ class Membership:
         """How long a process may work whose Lease nobody saw: the ring's maximum was higher perhaps."""
         vouched = (shard for shard in self._shards.values() if shard.is_held and shard.facts.vouched)
         longest_s = max((shard.longest_duration_s for shard in vouched), default=0.0)
-        return max(self._spec.max_lease_duration_s, self.former_max_s, longest_s)
+        return max(self._spec.max_lease_duration_s, self.longest_lease_s, longest_s)
 
     def _shortest_s(self, *, default: float) -> float:
         return min(

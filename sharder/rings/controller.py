@@ -70,7 +70,7 @@ class RingController:
         """A newer version of the ring was seen."""
         old, self._ring = self._ring, ring
         if self._membership is not None:
-            self._membership.note_former_maximum(ring.longest_lease_s)
+            self._membership.note_longest_lease(ring.longest_lease_s)
         if _substance(old) != _substance(ring):
             self._changed.set()
 
@@ -212,7 +212,7 @@ class RingController:
                 rng=self._context.rng,
             )
         self._membership.configure(spec, kinds.labelled, releasing=self._ring.is_deleted)
-        self._membership.note_former_maximum(self._ring.longest_lease_s)
+        self._membership.note_longest_lease(self._ring.longest_lease_s)
         self._membership.act(self._is_leading and self._is_ours())
         return self._membership
 

@@ -123,14 +123,14 @@ def test_a_sharder_that_never_saw_a_lease_waits_as_long_as_other_shards_may_work
 def test_a_contest_waits_for_the_maximum_that_the_ring_had_before_until_that_is_forgotten() -> None:
     """No Lease is left, and this sharder never saw one: the ring's status says what the maximum was."""
     sim = LeaseSimulation(max_lease_duration_s=1)
-    sim.machine.former_max_s = 60
+    sim.machine.longest_lease_s = 60
     sim.run(1)
     assert sim.machine.unknown_name_seen("m1-00000001", at=sim.at)
     sim.run(50)
     assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     sim.run(11)
     assert is_dead(sim.view(), "m1-00000001")
-    sim.machine.former_max_s = 0
+    sim.machine.longest_lease_s = 0
     assert sim.machine.unknown_name_seen("m2-00000001", at=sim.at)
     sim.run(2)
     assert is_dead(sim.view(), "m2-00000001")
@@ -141,7 +141,7 @@ def test_a_contested_lease_that_a_new_sharder_finds_waits_for_the_former_maximum
     sim.delete("m1-00000001")
     sim.run(1)
     sim.machine = Membership(make_spec(max_lease_duration_s=1))
-    sim.machine.former_max_s = 60
+    sim.machine.longest_lease_s = 60
     sim.run(59)
     assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     sim.run(3)
