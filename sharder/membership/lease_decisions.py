@@ -38,7 +38,7 @@ def decide_lease(
 ) -> Intent | None:
     """Intent for *shard* at *at*, by reads fresh at *fresh_at*; None if its Lease stays as it is.
 
-    *longest_s*: how long a process may work whose Lease nobody saw. *is_failing*: it is one of many that fall silent,
+    *longest_s*: how long a process may work whose Lease was not seen. *is_failing*: it is one of many that fall silent,
     so it gets one duration more. *is_hold_over*: it is released, and its place is not held for it any more.
     """
     if shard.lease is None:

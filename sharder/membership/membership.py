@@ -394,7 +394,7 @@ class Membership:
 
     @property
     def _longest_s(self) -> float:
-        """How long a process may work whose Lease nobody saw: the ring's maximum was higher perhaps."""
+        """How long a process may work whose Lease was not seen: the ring's maximum was higher perhaps."""
         vouched = (shard for shard in self._shards.values() if shard.is_held and shard.facts.vouched)
         longest_s = max((shard.longest_duration_s for shard in vouched), default=0.0)
         return max(self._spec.max_lease_duration_s, self.longest_lease_s, longest_s)

@@ -79,7 +79,8 @@ async def watch_former_maximum(
 ) -> None:
     """Forget *former_s*, a maxLeaseDurationSeconds that was lowered, when no replica can work with it. Returns then.
 
-    Once no Lease longer than the present maximum was held for *former_s*, what nobody saw has ended too.
+    For *former_s* no Lease may be held that is longer than the present maximum: a replica whose Lease went before ends
+    within that time. A status that says another maximum by then is left alone: a sharder raised it.
     """
     since = math.inf
     while True:
@@ -92,9 +93,10 @@ async def watch_former_maximum(
             await membership.reads.may_be_worked()
             if membership.longest_held_s <= spec.max_lease_duration_s:
                 found = await store.read()
-                longest_s = spec.max_lease_duration_s
-                await _remember(store, found, worked=found.worked, longest_lease_s=longest_s)
-                log.info("former maxLeaseDurationSeconds forgotten", ring=spec.name, seconds=former_s)
+                if found.longest_lease_s == former_s:
+                    longest_s = spec.max_lease_duration_s
+                    await _remember(store, found, worked=found.worked, longest_lease_s=longest_s)
+                    log.info("former maxLeaseDurationSeconds forgotten", ring=spec.name, seconds=former_s)
                 return
         except NotFound:
             return

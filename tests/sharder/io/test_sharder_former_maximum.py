@@ -65,3 +65,15 @@ async def test_a_higher_one_counts_at_once(env: SharderEnvironment) -> None:
     async with env.sharder("sharder-2"):
         await env.ring(maxLeaseDurationSeconds=10)
         await eventually(lambda: longest_s(env), 10)
+
+
+async def test_one_that_was_written_meanwhile_is_not_forgotten(env: SharderEnvironment) -> None:
+    """A former leader that goes on under an older spec does not undo what the present one remembers."""
+    await lower(env)
+    await env.shard("a")
+    await env.site("one")
+    async with env.sharder("sharder-2"):
+        await eventually(env.owners, {"one": "a-00000001"})
+        await env.report(longestLeaseDurationSeconds=60)
+        await asyncio.sleep(FORMER_S + 3)
+        assert await longest_s(env) == 60
