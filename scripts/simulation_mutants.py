@@ -2,7 +2,7 @@
 
 Each patch of tests/mutants is applied to a copy of the checkout, and seeds run there until a judge finds something.
 Those of tests/simulation/patches break several rules at once: what one alone would not show.
-Results are kept in tests/simulation/mutants.json; `--table` writes them into docs/testing.md.
+Results are kept in tests/simulation/mutants.json; `--table` writes them into docs/testing-results.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scripts.mutants import ROOT, BadMutant, Mutant, mutated, read_mutant, read_
 
 PATCHES = ROOT / "tests" / "simulation" / "patches"
 RESULTS = ROOT / "tests" / "simulation" / "mutants.json"
-PAGE = ROOT / "docs" / "testing.md"
+PAGE = ROOT / "docs" / "testing-results.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->"
 COPIED = (
     "ring",
@@ -40,7 +40,7 @@ FIRST = 1
 REASONS = {
     "a-cut-off-create-is-repeated": "it delays a handoff, which breaks no rule that is judged",
     "a-tombstone-under-way-is-forgotten": "the tombstone has to be created between the plan of a move and its write",
-    "admission-outside-the-namespaces": "all objects are in one namespace, which the ring selects in the end",
+    "admission-outside-the-namespaces": "the configuration has the selector too, so the API server does not ask",
     "contest-shorter-than-its-duration": "the former maximum is waited for; contest-of-the-present-maximum breaks both",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
     "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
@@ -87,7 +87,7 @@ def known_mutants() -> list[Mutant]:
 
 
 def table(results: dict[str, dict[str, object]]) -> str:
-    """The table of docs/testing.md: found ones by their seeds, then the others."""
+    """The table of docs/testing-results.md: found ones by their seeds, then the others."""
     found = sorted(
         (each for each in results.items() if each[1]["seeds"]), key=lambda each: (each[1]["seeds"], each[0])
     )
@@ -108,7 +108,7 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=count, default=500, help="most seeds for each (default 500)")
     parser.add_argument(
-        "--table", action="store_true", help="write the table into docs/testing.md and run nothing"
+        "--table", action="store_true", help="write the table into docs/testing-results.md and run nothing"
     )
     flags = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

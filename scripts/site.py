@@ -53,6 +53,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "reporting.md",
         "development.md",
         "testing.md",
+        "testing-results.md",
         "adr/README.md",
     ),
 }

@@ -128,7 +128,7 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
     ],
 )
 def test_what_failed_once_passes(arguments: tuple[str, ...]) -> None:
-    """Seeds that found faults of the program, or of the simulation: docs/testing.md says which."""
+    """Seeds that found faults of the program, or of the simulation: docs/testing-results.md says which."""
     done = simulate("--seed", *arguments, "--no-shrink")
     assert done.returncode == 0, done.stdout[-6000:]
 
