@@ -39,7 +39,6 @@ COPIED = (
 FIRST = 1
 REASONS = {
     "a-cut-off-create-is-repeated": "it delays a handoff, which breaks no rule that is judged",
-    "a-tombstone-under-way-is-forgotten": "the tombstone has to be created between the plan of a move and its write",
     "admission-outside-the-namespaces": "the configuration has the selector too, so the API server does not ask",
     "contest-shorter-than-its-duration": "the former maximum is waited for; contest-of-the-present-maximum breaks both",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",

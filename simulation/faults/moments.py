@@ -22,6 +22,10 @@ _NEW_PAGE: Final = 1000
 """Number of a page that users do not create."""
 _DRIFT: Final = 1.005
 """Two durations on a clock that runs slow."""
+_UNKNOWN_NAMES: Final = 10
+"""So many names without a Lease that one of them is dead for a plan just before its tombstone is stored."""
+_LATE_S: Final = 2.0
+"""The longest delay of the writes that are to cross that moment."""
 
 
 @fault_at_a_moment(0.02)
@@ -121,3 +125,27 @@ def resource_removed_while_objects_land(strike: Strike) -> None:
     left = [each for each in resources if each["resource"] != "pages"]
     strike.go_on_in(1.0, partial(strike.edit_ring, {"resources": left}))
     strike.heal_in(strike.rng.uniform(20, 100), partial(strike.edit_ring, {"resources": resources}))
+
+
+@fault_at_a_moment(0.02)
+def ring_deleted_while_tombstones_land(strike: Strike) -> None:
+    """The ring is deleted, and objects get unknown names: tombstones land while these begin to count as dead."""
+    strike.note("ring_deleted_while_tombstones_land")
+    dead_in_s = strike.fleet.ring["spec"]["maxLeaseDurationSeconds"]
+    strike.delete_ring()
+    _give_unknown_name(strike)  # the ring does not go before this one is dead
+    for process in strike.processes("sharder"):
+        for verb, path in (("POST", f"{LEASES_PATH}?"), ("PATCH", "/websites/")):
+            late = Rule("request_late", process=process.name, verb=verb, path=path, delay_s=_LATE_S)
+            strike.go_on_in(dead_in_s - 1.5 * _LATE_S, partial(strike.add_rule, late, 3 * _LATE_S))
+    for number in range(_UNKNOWN_NAMES):
+        early_s = _LATE_S * (1 - number / _UNKNOWN_NAMES)
+        strike.go_on_in(dead_in_s - early_s, partial(_give_unknown_name, strike))
+    strike.again_in(dead_in_s + 60.0, strike.fleet.create_ring)
+
+
+def _give_unknown_name(strike: Strike) -> None:
+    if path := strike.site():
+        name = f"replica-9-{strike.rng.getrandbits(32):08x}"
+        strike.fleet.world.note(f"forged {path.rpartition('/')[2]}: {KEYS.shard}={name}")
+        strike.forge("PATCH", path, {"metadata": {"labels": {KEYS.shard: name}}})
