@@ -46,7 +46,6 @@ REASONS = {
     "history-is-not-compared": "a list and the leader's own Lease show it too; f11-history-is-not-compared breaks all",
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",
-    "release-is-looked-at-once": "in the end the ring has everything again that it gave up",
     "stale-list-believed": "the simulated servers keep NotOlderThan, as real ones do",
     "works-on-what-is-anothers": "an object that is another's leaves the watch, and with it the cache",
     "works-without-lease": "the workers wait for the Lease too; never-paused breaks both",
