@@ -23,9 +23,9 @@ _NEW_PAGE: Final = 1000
 _DRIFT: Final = 1.005
 """Two durations on a clock that runs slow."""
 _UNKNOWN_NAMES: Final = 10
-"""So many names without a Lease that one of them is dead for a plan just before its tombstone is stored."""
+"""Names without a Lease: the tombstone of one of them is stored between the plan of a move and its write."""
 _LATE_S: Final = 2.0
-"""The longest delay of the writes that are to cross that moment."""
+"""The longest delay of these tombstones and moves."""
 
 
 @fault_at_a_moment(0.02)
@@ -135,6 +135,7 @@ def ring_deleted_while_tombstones_land(strike: Strike) -> None:
     strike.delete_ring()
     _give_unknown_name(strike)  # the ring does not go before this one is dead
     for process in strike.processes("sharder"):
+        # "/websites/" is in the paths of the objects, and of the ring's status
         for verb, path in (("POST", f"{LEASES_PATH}?"), ("PATCH", "/websites/")):
             late = Rule("request_late", process=process.name, verb=verb, path=path, delay_s=_LATE_S)
             strike.go_on_in(dead_in_s - 1.5 * _LATE_S, partial(strike.add_rule, late, 3 * _LATE_S))
@@ -146,6 +147,4 @@ def ring_deleted_while_tombstones_land(strike: Strike) -> None:
 
 def _give_unknown_name(strike: Strike) -> None:
     if path := strike.site():
-        name = f"replica-9-{strike.rng.getrandbits(32):08x}"
-        strike.fleet.world.note(f"forged {path.rpartition('/')[2]}: {KEYS.shard}={name}")
-        strike.forge("PATCH", path, {"metadata": {"labels": {KEYS.shard: name}}})
+        strike.forge_label(path, KEYS.shard, f"replica-9-{strike.rng.getrandbits(32):08x}")

@@ -132,6 +132,11 @@ class Strike:
         finally:
             self.fleet.judges.known.is_forging = False
 
+    def forge_label(self, path: str, key: str, value: str | None) -> None:
+        """Write a label of the ring by hand; None removes it."""
+        self.fleet.world.note(f"forged {path.rpartition('/')[2]}: {key}={value}")
+        self.forge("PATCH", path, {"metadata": {"labels": {key: value}}})
+
     def site(self) -> str:
         """Path of an object; empty if there is none."""
         return f"{SITES_PATH}/{self.rng.choice(self.users.names)}" if self.users.names else ""

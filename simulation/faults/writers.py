@@ -28,8 +28,7 @@ def labels_forged(strike: Strike) -> None:
         )
         if strike.works_pages(value or ""):
             continue  # its owner would never see it: who forges that has to undo it
-        strike.fleet.world.note(f"forged {path.rpartition('/')[2]}: {key}={value}")
-        strike.forge("PATCH", path, {"metadata": {"labels": {key: value}}})
+        strike.forge_label(path, key, value)
 
 
 @fault
