@@ -166,7 +166,7 @@ async def finalize(
     await _wait_free(name, scan, membership)
     await activation.give_back()
     await store.leave()
-    log.info("ring finalizer removed", ring=name)
+    log.info("ring released", ring=name)
 
 
 async def _wait_free(ring: str, scan: Scan, membership: MembershipController) -> None:
