@@ -33,9 +33,13 @@ def test_the_longest_begin_and_an_unknown_one_is_not_left_for_the_end() -> None:
 
 
 def test_what_is_kept_are_the_seconds_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "DURATIONS", tmp_path / "durations.json")
+    durations = tmp_path / "durations.json"
+    monkeypatch.setattr(distribution, "DURATIONS", durations)
+    monkeypatch.setattr(distribution, "ROOT", tmp_path)
+    (tmp_path / "there.py").touch()
+    durations.write_text('{"tests/a.py": 9.0, "there.py[real]": 3.0, "gone.py[real]": 4.0}')
     distribution.save({"tests/a.py::test_long": 2.0, "tests/a.py::test_short": 0.5, "tests/b.py::test": 1.0})
-    assert distribution.recorded() == {"tests/a.py": 2.5, "tests/b.py": 1.0}
+    assert distribution.recorded() == {"tests/a.py": 2.5, "tests/b.py": 1.0, "there.py[real]": 3.0}
 
 
 def test_unit_tests_are_those_without_server_and_process(request: pytest.FixtureRequest) -> None:
