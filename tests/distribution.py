@@ -61,7 +61,9 @@ def save(tests: Mapping[str, float]) -> None:
     for nodeid, seconds in tests.items():
         group = group_of(nodeid)
         groups[group] = groups.get(group, 0.0) + seconds
-    kept = {group: seconds for group, seconds in recorded().items() if (ROOT / group.partition("[")[0]).exists()}
+    kept = {
+        group: seconds for group, seconds in recorded().items() if (ROOT / group.partition("[")[0]).exists()
+    }
     rounded = {group: round(seconds, 1) for group, seconds in sorted((kept | groups).items())}
     DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n")
 
