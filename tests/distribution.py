@@ -18,9 +18,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parent.parent
 DURATIONS: Final = Path(__file__).with_name("durations.json")
-_SERVERS: Final = frozenset(
-    {"shared_plane", "plane", "place", "embedded", "real", "fleet", "endings", "night", "browser", "renderer"}
-)
+_SERVERS: Final = re.compile(r".*plane|place|embedded|real|fleet|endings|night|browser|renderer|plugin")
 """Fixtures that start a control plane, or another program."""
 _APART: Final = ("fleet", "real", "alone", "slow", "cluster")
 _STARTS_PROCESSES: Final = re.compile(
@@ -72,7 +70,7 @@ def is_unit(item: pytest.Item) -> bool:
     """Whether *item* needs no server and starts no process, as its fixtures, its marks and its module's source say."""
     if not isinstance(item, pytest.Function):
         return False
-    if _SERVERS & set(item.fixturenames) or any(item.get_closest_marker(mark) for mark in _APART):
+    if any(map(_SERVERS.fullmatch, item.fixturenames)) or any(map(item.get_closest_marker, _APART)):
         return False
     return not _starts_processes(item.path)
 
