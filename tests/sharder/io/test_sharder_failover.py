@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -38,6 +38,8 @@ pytestmark = pytest.mark.timeout(300)
 OBJECTS = int(os.environ.get("RINGLEADER_FAILOVER_OBJECTS", "800"))
 """`make failover` sets 20,000; the everyday run has what takes seconds."""
 ELECTION = "ringleader-sharder"
+IN_FLIGHT = min(200, OBJECTS // 40)
+"""So that handing over takes several rounds."""
 SLOW = Fault(what="latency", verb="patch", resource="websites.example.com", delay_s=0.1)
 """So that each step lasts long enough to be interrupted."""
 
@@ -84,17 +86,23 @@ class Sharders:
         await wait_until(leads, within_s=20)
         return await leads() or await self.leader()
 
-    async def kill_leader(self) -> None:
+    async def kill_leader(self, *, once: Awaitable[None]) -> None:
         """SIGKILL, and a new standby in its place."""
-        self.running.pop(await self.leader()).kill()
+        (await self._leader_then(once)).kill()
         await self.start()
 
-    async def suspend_leader(self) -> Process:
-        """SIGSTOP beyond its Lease; it is somebody else's work now."""
-        process = self.running.pop(await self.leader())
+    async def suspend_leader(self, *, once: Awaitable[None]) -> Process:
+        """SIGSTOP beyond its Lease; another sharder does its work now."""
+        process = await self._leader_then(once)
         process.freeze()
         await self.start()
         return process
+
+    async def _leader_then(self, once: Awaitable[None]) -> Process:
+        """The leader's process, at once when the moment has come: who leads was asked before."""
+        name = await self.leader()
+        await once
+        return self.running.pop(name, None) or self.running.pop(await self.leader())
 
     def stop(self) -> None:
         ended, self.running = self.running, {}
@@ -167,7 +175,7 @@ async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves
     env: SharderEnvironment, tmp_path: Path
 ) -> None:
     rng = random.Random(OBJECTS)
-    await env.ring(maxInFlight=200, settleSeconds=1, maxLeaseDurationSeconds=10)
+    await env.ring(maxInFlight=IN_FLIGHT, settleSeconds=1, maxLeaseDurationSeconds=10)
     shards = {member: await env.shard(member, duration_s=6) for member in ("a", "b", "c")}
     names = await create_sites(env, OBJECTS)
     judge = Judge(env)
@@ -175,8 +183,7 @@ async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves
     async with two_sharders(env, tmp_path) as sharders, owners_that_pass_on(env):
         # Everything is new: the leader dies at two points of the first assignment.
         for point in sorted(rng.sample(range(OBJECTS // 10, OBJECTS * 9 // 10), 2)):
-            await judge.reached(point)
-            await sharders.kill_leader()
+            await sharders.kill_leader(once=judge.reached(point))
             judge.assert_unfinished(OBJECTS)
         await eventually(env.owners, places("abc", names), within_s=120)
         assert len(judge.end_phase()) == OBJECTS
@@ -184,8 +191,8 @@ async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves
         # One joins: the leader is suspended while objects are handed over, and wakes when all is done.
         shards["d"] = await env.shard("d", duration_s=6)
         moving = sum(owner == "d-00000001" for owner in places("abcd", names).values())
-        await judge.reached(rng.randrange(moving // 10, moving * 9 // 10))
-        asleep = await sharders.suspend_leader()
+        point = rng.randrange(moving // 10, moving * 9 // 10)
+        asleep = await sharders.suspend_leader(once=judge.reached(point))
         judge.assert_unfinished(moving)
         await eventually(env.owners, places("abcd", names), within_s=120)
         await sharders.leader()  # another one: it woke too late
@@ -199,8 +206,8 @@ async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves
         # One dies: the leader dies while its objects are taken over.
         lost = sum(owner == "b-00000001" for owner in places("abcd", names).values())
         await shards["b"].fall_silent()
-        await judge.reached(rng.randrange(lost // 10, lost * 9 // 10))
-        await sharders.kill_leader()
+        point = rng.randrange(lost // 10, lost * 9 // 10)
+        await sharders.kill_leader(once=judge.reached(point))
         judge.assert_unfinished(lost)
         await eventually(env.owners, places("acd", names), within_s=120)
         await env.until_balanced(within_s=30)
