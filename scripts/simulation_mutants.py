@@ -42,7 +42,6 @@ REASONS = {
     "admission-outside-the-namespaces": "the configuration has the selector too, so the API server does not ask",
     "contest-shorter-than-its-duration": "the former maximum is waited for; contest-of-the-present-maximum breaks both",
     "edited-lease-is-taken-uncontested": "the longest duration is waited for twice; f5-duration-edited breaks both",
-    "failed-write-without-a-pause": "two limits pace these writes too; f12-hot-loop breaks all",
     "history-is-not-compared": "a list and the leader's own Lease show it too; f11-history-is-not-compared breaks all",
     "lost-answer-means-not-given": "the version that was tested bears the drain label: it is acknowledged again",
     "makes-its-lease-again": "the next renewal meets the tombstone, which is the sharder's",

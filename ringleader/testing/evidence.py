@@ -45,8 +45,8 @@ class Evidence:
     spec: FleetSpec
     records: Sequence[Record]
     writes: Sequence[Write]
-    processes: Mapping[int, Sequence[Span]]
-    """When each process could work, by pid."""
+    processes: Mapping[int, Sequence[Sequence[Span]]]
+    """When each process could work, by pid: the kernel gives a pid again."""
     replicas: frozenset[str]
     """Accounts of the shards."""
     demands: Sequence[Demand]
@@ -63,7 +63,7 @@ class Evidence:
 
     @cached_property
     def intervals(self) -> list[Interval]:
-        deaths = {pid: spans[-1][1] for pid, spans in self.processes.items()}
+        deaths = {life: self._spans_of(life)[-1][1] for life in self._lives}
         takes = lease_takes(self.writes, keys=self.spec.keys)
         return intervals(self.records, deaths=deaths, takes=takes)
 
@@ -105,12 +105,20 @@ class Evidence:
         """When each shard could work: since its `Life` record, while its process ran and its Lease was not taken."""
         takes = lease_takes(self.writes, keys=self.spec.keys)
         found: dict[str, list[Span]] = {}
-        for life in sorted((r for r in self.records if isinstance(r, Life)), key=lambda life: life.t):
-            spans = self.processes.get(life.pid, [(life.t, math.inf)])
-            found.setdefault(life.shard, []).extend(
-                _clip(spans, begin=life.t, end=takes.get(life.shard, math.inf))
-            )
+        for life in self._lives:
+            spans = _clip(self._spans_of(life), begin=life.t, end=takes.get(life.shard, math.inf))
+            found.setdefault(life.shard, []).extend(spans)
         return found
+
+    @cached_property
+    def _lives(self) -> list[Life]:
+        return sorted((r for r in self.records if isinstance(r, Life)), key=lambda life: life.t)
+
+    def _spans_of(self, life: Life) -> Sequence[Span]:
+        """When the process that wrote *life* could work; for ever if its end was not seen."""
+        of_that_pid = self.processes.get(life.pid, ())
+        ended_later = (spans for spans in of_that_pid if spans[-1][1] >= life.t)
+        return min(ended_later, key=lambda spans: spans[-1][1], default=[(life.t, math.inf)])
 
     @cached_property
     def longest_unattended(self) -> Stretch | None:

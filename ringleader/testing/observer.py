@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -292,7 +294,9 @@ class FleetObserver:
     def evidence(self) -> Evidence:
         """All records so far."""
         places = [*self.members.values(), *self.twins.values()]
-        spans: dict[int, list[Span]] = {p.pid: p.working() for place in places for p in place.processes}
+        spans: defaultdict[int, list[list[Span]]] = defaultdict(list)
+        for process in itertools.chain.from_iterable(place.processes for place in places):
+            spans[process.pid].append(process.working())
         return Evidence(
             spec=self.spec,
             records=self.records(),

@@ -81,21 +81,19 @@ class ForeignWrite:
 
 
 def intervals(
-    records: Iterable[Record], *, deaths: Mapping[int, float], takes: Mapping[str, float]
+    records: Iterable[Record], *, deaths: Mapping[Life, float], takes: Mapping[str, float]
 ) -> list[Interval]:
     """Every reconcile of the journals as an interval, in the order of their begins.
 
-    An interval ends at its end record, at the death of its process (*deaths*: by pid, as the parent saw it) or
+    An interval ends at its end record, at the death of its process (*deaths*: by life, as the parent saw it) or
     when the Lease of its shard was taken (*takes*: by shard), whichever comes first. A take does not shorten an
     interval that begins after it.
     """
     ordered = sorted(records, key=lambda record: record.t)
-    deaths_of: dict[str, list[float]] = defaultdict(
-        list
-    )  # several, if a life was taken over by the next process
+    deaths_of: dict[str, list[float]] = defaultdict(list)  # several, if the next process took a life over
     for life in ordered:
         if isinstance(life, Life):
-            deaths_of[life.shard].append(deaths.get(life.pid, math.inf))
+            deaths_of[life.shard].append(deaths.get(life, math.inf))
     ends: dict[tuple[str, str, str], deque[float]] = defaultdict(deque)
     for record in ordered:
         if isinstance(record, End):

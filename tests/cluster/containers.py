@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,9 +64,12 @@ class ContainerWatch:
         since, _ = self._pauses[node].pop()
         self._pauses[node].append((since, self._clock.now()))
 
-    def spans(self) -> dict[int, list[Span]]:
+    def spans(self) -> dict[int, list[list[Span]]]:
         """When each container could work, by the pid of its first process."""
-        return {each.pid: list(self._spans(each)) for each in self._found.values()}
+        found: defaultdict[int, list[list[Span]]] = defaultdict(list)
+        for each in self._found.values():
+            found[each.pid].append(list(self._spans(each)))
+        return found
 
     def with_pids(self, records: Iterable[Record]) -> list[Record]:
         """*records* with this machine's pids: in its own container every process is number 1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -55,7 +56,7 @@ def label(
 def evidence(
     records: list[Record],
     writes: list[Write],
-    processes: dict[int, list[Span]],
+    processes: dict[int, list[list[Span]]],
     *,
     demands: tuple[Demand, ...] = (),
     until: float = 20.0,
@@ -76,12 +77,26 @@ def evidence(
 def test_a_life_taken_over_by_the_next_process_works_in_both_and_not_between() -> None:
     records: list[Record] = [Life(1, "a-1", "a", 71), Life(8, "a-1", "a", 72)]
     found = evidence(
-        records, [lease(0.5, "a-1", "a"), label(1, "a-1")], {71: [(0.0, 5.0)], 72: [(7.0, math.inf)]}
+        records, [lease(0.5, "a-1", "a"), label(1, "a-1")], {71: [[(0.0, 5.0)]], 72: [[(7.0, math.inf)]]}
     )
     assert found.working == {"a-1": [(1, 5.0), (8, math.inf)]}
     longest = found.longest_unattended
     assert longest is not None
     assert (longest.begin, longest.end) == (5.0, 8)
+
+
+def test_each_of_two_processes_that_had_one_pid_works_in_its_own_time() -> None:
+    records: list[Record] = [
+        Life(1, "a-1", "a", 71),
+        Begin(4, "a-1", SITES, "sites/blog", "u1", "1", 1),
+        Life(8, "b-1", "b", 71),
+        Begin(9, "b-1", SITES, "sites/blog", "u1", "2", 1),
+    ]
+    for ran in itertools.permutations([[(0.0, 5.0)], [(7.0, 15.0)]]):
+        found = evidence(records, [], {71: list(ran)})
+        assert found.working == {"a-1": [(1, 5.0)], "b-1": [(8, 15.0)]}
+        assert [interval.end for interval in found.intervals] == [5.0, 15.0]
+        assert found.overlaps == []
 
 
 def test_an_update_that_waits_longer_than_any_object_stood_alone_is_the_longest() -> None:
@@ -92,7 +107,7 @@ def test_an_update_that_waits_longer_than_any_object_stood_alone_is_the_longest(
     ]
     demands = (Demand("u1", "sites/blog", 2, 3.0),)
     found = evidence(
-        records, [lease(0.5, "a-1", "a"), label(1, "a-1")], {71: [(0.0, math.inf)]}, demands=demands
+        records, [lease(0.5, "a-1", "a"), label(1, "a-1")], {71: [[(0.0, math.inf)]]}, demands=demands
     )
     longest = found.longest_unattended
     assert longest is not None
@@ -115,7 +130,7 @@ def test_the_document_counts_the_findings_of_both_checks() -> None:
         End(7, "b-1", SITES, "sites/blog", "u1", "done"),
     ]
     shown = document(
-        evidence(records, writes, {71: [(0.0, math.inf)]}),
+        evidence(records, writes, {71: [[(0.0, math.inf)]]}),
         owners={"blog": "b-1", "shop": "", "wiki": "gone-1"},
         live={"a-1": "a", "b-1": "b"},
         stale=["shop"],

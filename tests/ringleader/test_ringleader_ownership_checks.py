@@ -91,15 +91,17 @@ def test_one_shard_working_twice_at_once_is_found() -> None:
 
 
 def test_a_reconcile_without_an_end_lasts_until_its_process_died() -> None:
-    history: list[Record] = [Life(0, "a", "m", 71), begin(1, "a"), begin(5, "b"), end(6, "b")]
+    life = Life(0, "a", "m", 71)
+    history: list[Record] = [life, begin(1, "a"), begin(5, "b"), end(6, "b")]
     assert len(overlaps(intervals(history, deaths={}, takes={}))) == 1
-    assert overlaps(intervals(history, deaths={71: 4.0}, takes={})) == []
-    assert len(overlaps(intervals(history, deaths={71: 5.5}, takes={}))) == 1
+    assert overlaps(intervals(history, deaths={life: 4.0}, takes={})) == []
+    assert len(overlaps(intervals(history, deaths={life: 5.5}, takes={}))) == 1
 
 
 def test_a_life_that_the_next_process_takes_over_ends_each_reconcile_at_its_own_processs_death() -> None:
-    history: list[Record] = [Life(0, "a", "m", 71), begin(1, "a"), Life(3, "a", "m", 72), begin(4, "a")]
-    first, second = intervals(history, deaths={71: 2.0, 72: 6.0}, takes={})
+    former, later = Life(0, "a", "m", 71), Life(3, "a", "m", 72)
+    history: list[Record] = [former, begin(1, "a"), later, begin(4, "a")]
+    first, second = intervals(history, deaths={former: 2.0, later: 6.0}, takes={})
     assert (first.end, second.end) == (2.0, 6.0)
 
 
@@ -346,11 +348,12 @@ def test_workers_that_take_turns_never_overlap_and_a_late_end_always_does(
     cuts: list[int], died: float
 ) -> None:
     turns = sorted(cuts)
-    records: list[Record] = [Life(0, "a", "a", 1), Life(0, "b", "b", 2)]
+    life = Life(0, "a", "a", 1)
+    records: list[Record] = [life, Life(0, "b", "b", 2)]
     for index, (start, stop) in enumerate(itertools.pairwise(turns)):
         shard = "ab"[index % 2]
         records += [begin(start, shard), end(stop, shard)]
-    assert overlaps(intervals(records, deaths={1: died}, takes={})) == []
+    assert overlaps(intervals(records, deaths={life: died}, takes={})) == []
     if len(turns) > 2 and died == math.inf:
         records[3] = end(turns[1] + 0.5, "a")
         assert len(overlaps(intervals(records, deaths={}, takes={}))) >= 1
