@@ -45,7 +45,7 @@ def test_what_is_kept_are_the_seconds_of_groups(tmp_path: Path, monkeypatch: pyt
 def test_unit_tests_are_those_without_server_and_process(request: pytest.FixtureRequest) -> None:
     assert distribution.is_unit(request.node)
     units = {item.path.relative_to(TESTS).as_posix(): item for item in request.session.items}
-    told = {path: item.get_closest_marker("unit") is not None for path, item in units.items()}
-    assert not told.get("sharder/io/test_sharder_moving.py", False), "it needs a control plane"
-    assert not told.get("sharder/io/test_sharder_storms.py", False), "it needs one behind a proxy"
-    assert not told.get("kubeio/program/test_runtime.py", False), "it starts processes"
+    marked = {path: item.get_closest_marker("unit") is not None for path, item in units.items()}
+    assert not marked.get("sharder/io/test_sharder_moving.py", False), "it needs a control plane"
+    assert not marked.get("sharder/io/test_sharder_storms.py", False), "it needs a control plane behind a proxy"
+    assert not marked.get("kubeio/program/test_runtime.py", False), "it starts processes"

@@ -46,7 +46,7 @@ class Evidence:
     records: Sequence[Record]
     writes: Sequence[Write]
     processes: Mapping[int, Sequence[Sequence[Span]]]
-    """When each process could work, by pid: the kernel gives a pid again."""
+    """When each process could work, by pid; the kernel reuses pids."""
     replicas: frozenset[str]
     """Accounts of the shards."""
     demands: Sequence[Demand]

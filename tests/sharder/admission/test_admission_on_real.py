@@ -230,8 +230,7 @@ async def test_a_ring_that_is_gone_takes_its_configuration_along_even_without_a_
     async with env.asked():
         assert await env.configuration() is not None
     await env.remove_ring()
-    # The garbage collector reads every 30 s which kinds there are, and tries later when it does not know one.
-    await eventually(env.configuration, None, within_s=90)
+    await eventually(env.configuration, None, within_s=40)
 
 
 # -- messages
