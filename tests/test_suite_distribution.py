@@ -47,5 +47,7 @@ def test_unit_tests_are_those_without_server_and_process(request: pytest.Fixture
     units = {item.path.relative_to(TESTS).as_posix(): item for item in request.session.items}
     marked = {path: item.get_closest_marker("unit") is not None for path, item in units.items()}
     assert not marked.get("sharder/io/test_sharder_moving.py", False), "it needs a control plane"
-    assert not marked.get("sharder/io/test_sharder_storms.py", False), "it needs a control plane behind a proxy"
+    assert not marked.get("sharder/io/test_sharder_storms.py", False), (
+        "it needs a control plane behind a proxy"
+    )
     assert not marked.get("kubeio/program/test_runtime.py", False), "it starts processes"
