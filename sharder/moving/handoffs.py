@@ -63,7 +63,7 @@ class Handoffs:
         self._changed = asyncio.Event()
         self._woken = asyncio.Event()
         self._unplanned: dict[ObjectRef, None] = {}  # in order
-        """Objects that came or changed since they were last planned."""
+        """Objects that came or changed since a plan of theirs was carried out. Those that end before may be missent."""
         self._is_everything_due = True
         self._reported: set[str] = set()
         self._forced: set[str] = set()
@@ -249,13 +249,13 @@ class Handoffs:
         await self.synced.wait()
         while True:
             self._woken.clear()
-            refs = list(self._metas) if self._is_everything_due else list(self._unplanned)
-            self._is_everything_due = False
-            self._unplanned.clear()
-            for ref in refs:
+            if self._is_everything_due:
+                self._unplanned = dict.fromkeys(self._metas)
+                self._is_everything_due = False
+            for ref in list(self._unplanned):
                 meta = self._metas.get(ref)
-                if meta is not None and not await self._redirect_one(ref, meta):
-                    self._unplanned[ref] = None
+                if meta is not None and await self._redirect_one(ref, meta) and self._metas.get(ref) is meta:
+                    self._unplanned.pop(ref, None)
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._unplanned else None):
                     await self._woken.wait()

@@ -12,14 +12,16 @@ import pytest
 
 from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
-from kubeio.watches.reflector import Changed, ListDone, ListStarted, Removed
+from kubeio.watches.reflector import Changed, ListDone, ListStarted, Removed, WatchEvent
 from sharder.moving.handoffs import Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.ringspec.spec import DrainPolicy
+from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.assigning import OF_A, OF_B, TWO, FakeMembership, Ring
+from tests.sharder.pure.contexts import running
 from tests.sharder.pure.lease_simulation import make_spec
-from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, names_for
 
 pytestmark = pytest.mark.looptime
 
@@ -37,6 +39,86 @@ async def test_a_forged_request_that_ended_before_it_was_planned_is_missent() ->
         handoffs.take(WEBSITES, "", Changed(seen, is_new=True))
         handoffs.take(WEBSITES, "", Removed(seen))
     assert [ref.key.name for ref in await missent.get_all()] == [OF_A]
+
+
+class SlowWrites:
+    """The server takes a second for each redirected request, and answers with *outcome*."""
+
+    def __init__(self, outcome: WriteOutcome) -> None:
+        self.outcome = outcome
+        self.sent: list[str] = []
+
+    async def write(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
+        self.sent.append(meta.name)
+        await asyncio.sleep(1)
+        return self.outcome
+
+
+class SilentWatches:
+    """The watches of drain labels list nothing and show nothing: `Handoffs.take` does."""
+
+    async def watch(self, resource: ApiResource, **_: object) -> AsyncIterator[WatchEvent]:
+        yield ListStarted()
+        yield ListDone("1")
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def redirecting(outcome: WriteOutcome) -> AsyncIterator[tuple[Handoffs, MissentObjects, SlowWrites]]:
+    ring = Ring(FakeMembership(TWO, "a-1", "b-1"))
+    missent, writes = MissentObjects(), SlowWrites(outcome)
+    ring.access, ring.objects = SilentWatches(), writes  # type: ignore[attr-defined, assignment]
+    handoffs = Handoffs(cast(RingContext, ring), missent)
+    async with running(ring.states, handoffs.run()):
+        await asyncio.sleep(0.1)
+        yield handoffs, missent, writes
+
+
+def forged(handoffs: Handoffs, *names: str) -> list[Object]:
+    """Watches show requests to pass on to b-1 what belongs to a-1."""
+    seen = [Object(asked(name, owner="a-1", to="b-1"), b"{}") for name in names]
+    for each in seen:
+        handoffs.take(WEBSITES, "", Changed(each, is_new=True))
+    return seen
+
+
+async def missent_within(missent: MissentObjects, seconds: float) -> list[str]:
+    async with asyncio.timeout(seconds):
+        return [ref.key.name for ref in await missent.get_all()]
+
+
+async def test_a_forged_request_that_ended_while_another_was_redirected_is_missent() -> None:
+    first, second = names_for(TWO, "a", 2)
+    async with redirecting(WriteOutcome.DONE) as (handoffs, missent, writes):
+        _, ended = forged(handoffs, first, second)
+        await asyncio.sleep(0.5)
+        handoffs.take(WEBSITES, "", Removed(ended))
+        assert await missent_within(missent, 1) == [second]
+        await asyncio.sleep(5)
+        assert writes.sent == [first]
+
+
+async def test_a_forged_request_that_ended_before_it_could_be_redirected_is_missent() -> None:
+    async with redirecting(WriteOutcome.LATER) as (handoffs, missent, writes):
+        (ended,) = forged(handoffs, OF_A)
+        await asyncio.sleep(1.5)
+        assert writes.sent == [OF_A]
+        handoffs.take(WEBSITES, "", Removed(ended))
+        assert await missent_within(missent, 1) == [OF_A]
+    async with redirecting(WriteOutcome.LATER) as (handoffs, missent, _):
+        (ended,) = forged(handoffs, OF_A)
+        await asyncio.sleep(0.5)  # the answer is on its way
+        handoffs.take(WEBSITES, "", Removed(ended))
+        assert await missent_within(missent, 1) == [OF_A]
+
+
+async def test_a_request_that_changes_while_it_is_redirected_is_planned_anew_and_then_rests() -> None:
+    async with redirecting(WriteOutcome.DONE) as (handoffs, _, writes):
+        forged(handoffs, OF_A)
+        await asyncio.sleep(0.5)
+        forged(handoffs, OF_A)
+        await asyncio.sleep(10)
+        assert writes.sent == [OF_A, OF_A]
 
 
 # ---- how many were given up -----------------------------------------------------------------------------------

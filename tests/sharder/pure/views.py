@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from kubeio.models import Meta, OwnerReference
@@ -49,11 +50,17 @@ def make_view(
     )
 
 
-def name_for(view: View, member: str) -> str:
-    """The name of some Website in namespace `ns` whose place is *member*'s."""
+def names_for(view: View, member: str, count: int) -> list[str]:
+    """The names of *count* Websites in namespace `ns` whose place is *member*'s."""
     assert view.ring is not None
     names = (f"site-{i}" for i in range(10_000))
-    return next(name for name in names if view.ring.owner(f"example.com_ns_{name}") == member)
+    own = (name for name in names if view.ring.owner(f"example.com_ns_{name}") == member)
+    return list(islice(own, count))
+
+
+def name_for(view: View, member: str) -> str:
+    """The name of one such Website."""
+    return names_for(view, member, 1)[0]
 
 
 def make_meta(name: str, *, shard: str | None = None, drain: str | None = None, **more: Any) -> Meta:
