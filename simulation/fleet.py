@@ -332,7 +332,7 @@ class Fleet:
             "settleSeconds": self.scale.settle_s,
             "maxLeaseDurationSeconds": self.scale.max_lease_s,
             "holdSeconds": 4 * self.scale.lease_s,
-            "auditIntervalSeconds": 100,
+            "auditIntervalSeconds": self.scale.audit_s,
             "resources": [
                 {
                     "group": "example.com",

@@ -9,7 +9,8 @@ from typing import Final
 from devcluster.embedded.status import Refusal
 from kubeio.protocol import SHARDER_HOLDER
 from simulation.faults.admission import late_admission
-from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment
+from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment, fault_at_rest
+from simulation.faults.writers import labels_forged
 from simulation.fleet import Replica
 from simulation.network import Rule
 from simulation.scale import KEYS, LEASE_NAMESPACE
@@ -148,3 +149,9 @@ def ring_deleted_while_tombstones_land(strike: Strike) -> None:
 def _give_unknown_name(strike: Strike) -> None:
     if path := strike.site():
         strike.forge_label(path, KEYS.shard, f"replica-9-{strike.rng.getrandbits(32):08x}")
+
+
+@fault_at_rest(0.1)
+def labels_forged_at_rest(strike: Strike) -> None:
+    """Labels are written by hand while nothing moves: no pass over all objects is due that would find what they do."""
+    labels_forged(strike)

@@ -9,12 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kubeio.suggestions import nearest
-from simulation.faults.strike import KINDS, MOMENTS, Strike
+from simulation.faults.strike import AT_REST, KINDS, MOMENTS, Strike
 
 if TYPE_CHECKING:
     from simulation.fleet import Fleet
     from simulation.users import Users
 
+_REST_S: Final = (100.0, 200.0)
+"""So long after the others a fault at rest strikes."""
 _DENSE_S: Final = 300.0
 """A run of so long has 3 to 32 faults, a longer one more."""
 
@@ -55,7 +57,8 @@ def draw_moments(rng: Callable[[str], random.Random], *, begin: float, end: floa
     for kind, share in MOMENTS.items():
         own = rng(f"moment {kind}")
         if own.random() < share:
-            faults.append(Fault(round(own.uniform(begin, end), 2), kind, own.randrange(10**6)))
+            begins, ends = (end + each for each in _REST_S) if kind in AT_REST else (begin, end)
+            faults.append(Fault(round(own.uniform(begins, ends), 2), kind, own.randrange(10**6)))
     return faults
 
 

@@ -253,12 +253,24 @@ KINDS: Final[dict[str, Kind]] = {}
 """Every fault by its name, in the order of the modules."""
 MOMENTS: Final[dict[str, float]] = {}
 """Those that strike at one moment, and in which part of the runs."""
+AT_REST: Final[set[str]] = set()
+"""Those of them that strike after all others."""
 
 
 def fault(kind: Kind) -> Kind:
     """Decorator: *kind* is a fault."""
     KINDS[kind.__name__] = kind
     return kind
+
+
+def fault_at_rest(share: float) -> Callable[[Kind], Kind]:
+    """Decorator: as `fault_at_a_moment`, when no other fault is left and everything has been at its place."""
+
+    def add(kind: Kind) -> Kind:
+        AT_REST.add(kind.__name__)
+        return fault_at_a_moment(share)(kind)
+
+    return add
 
 
 def fault_at_a_moment(share: float) -> Callable[[Kind], Kind]:
