@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -26,7 +25,7 @@ MAX_MISSENT: Final = 1_000
 CORRECT_EVERY_S: Final = 0.5
 """Such an object is read this often at most: drain labels can be forged hundreds of times a second."""
 PASS_EVERY_S: Final = 30.0
-"""A pass is requested this often at most."""
+"""A pass is requested this often at most, and one that is due no later."""
 
 
 class MissentObjects:
@@ -68,21 +67,31 @@ class MissentCheck:
         self._page_check = page_check
         self._requests = requests
         self._request_pass = request_pass
+        self._is_pass_due = asyncio.Event()
 
     async def run(self) -> None:
-        requested_at = -math.inf
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._request_passes(), name="passes for missent objects")
+            while True:
+                refs = await self._missent.get_all()
+                await self._check_all(refs)
+                if len(refs) >= MAX_MISSENT or len(self._requests) > 0:
+                    self._is_pass_due.set()
+                await asyncio.sleep(CORRECT_EVERY_S)
+
+    async def _request_passes(self) -> None:
         while True:
-            refs = await self._missent.get_all()
-            async with asyncio.TaskGroup() as tasks:
-                pass_ = Pass(self._context.states.current.scan_version)
-                for ref in refs:
-                    await self._check(ref, pass_)
-                self._requests.send_allowed(pass_, tasks)
-            is_left = len(refs) >= MAX_MISSENT or len(self._requests) > 0
-            if is_left and self._context.clock.now() - requested_at >= PASS_EVERY_S:
-                requested_at = self._context.clock.now()
-                self._request_pass()
-            await asyncio.sleep(CORRECT_EVERY_S)
+            await self._is_pass_due.wait()
+            self._is_pass_due.clear()
+            self._request_pass()
+            await asyncio.sleep(PASS_EVERY_S)
+
+    async def _check_all(self, refs: list[ObjectRef]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            pass_ = Pass(self._context.states.current.scan_version)
+            for ref in refs:
+                await self._check(ref, pass_)
+            self._requests.send_allowed(pass_, tasks)
 
     async def _check(self, ref: ObjectRef, pass_: Pass) -> None:
         resource = self._context.resource(ref)

@@ -10,15 +10,16 @@ from devcluster.embedded.status import Refusal
 from kubeio.protocol import SHARDER_HOLDER
 from simulation.faults.admission import late_admission
 from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment, fault_at_rest
-from simulation.faults.writers import labels_forged
 from simulation.fleet import Replica
 from simulation.network import Rule
-from simulation.scale import KEYS, LEASE_NAMESPACE
+from simulation.scale import KEYS, LEASE_NAMESPACE, STRANGER
 
 _OFTEN_S: Final = 0.005
 """So often it is looked whether the moment has come."""
 _FEW: Final = 4
 """So many objects that the ring is free of labels between the first and the last of them."""
+_MANY: Final = 30
+"""So many objects that some are handed over while the sharder corrects others."""
 _NEW_PAGE: Final = 1000
 """Number of a page that users do not create."""
 _DRIFT: Final = 1.005
@@ -153,5 +154,9 @@ def _give_unknown_name(strike: Strike) -> None:
 
 @fault_at_rest(0.1)
 def labels_forged_at_rest(strike: Strike) -> None:
-    """Labels are written by hand while nothing moves: no pass over all objects is due that would find what they do."""
-    labels_forged(strike)
+    """Drain labels are written by hand while nothing moves: no pass over all objects is due that finds what they do."""
+    strike.note("labels_forged_at_rest")
+    for _ in range(_MANY):
+        path, to = strike.site(), strike.rng.choice((strike.shard(), STRANGER))
+        if path and not strike.works_pages(to):
+            strike.forge_label(path, KEYS.drain, to)

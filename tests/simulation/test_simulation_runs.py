@@ -125,6 +125,12 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
             "--faults",
             "ring_deleted@35.47#292637 etcd_restored@52.33#263233 etcd_restored@89.32#737593",
         ),
+        ("3", "--faults", "labels_forged_at_rest@108.23#540432"),
+        (
+            "47",
+            "--faults",
+            "labels_forged_at_rest@219.11#426758 labels_forged_at_rest@239.49#384891",
+        ),
     ],
 )
 def test_what_failed_once_passes(arguments: tuple[str, ...]) -> None:

@@ -47,6 +47,21 @@ async def test_with_too_many_missent_objects_a_pass_is_made_and_the_next_one_not
         assert ring.server.circles == 3
 
 
+async def test_a_pass_for_missent_objects_that_has_to_wait_is_made_30_s_after_the_last_one() -> None:
+    ring = scan.Ring(scan.TWO)
+    async with scan.passing(ring):
+        await asyncio.sleep(1)
+        for _ in range(2):
+            for number in range(MAX_MISSENT):
+                ring.missent.add(ref(f"site-{number}"))
+            await asyncio.sleep(10)
+        assert ring.server.circles == 2
+        await asyncio.sleep(15)
+        assert ring.server.circles == 3
+        await asyncio.sleep(100)
+        assert ring.server.circles == 3
+
+
 def test_a_suspect_is_confirmed_by_the_same_version_in_the_next_pass() -> None:
     first = Pass(ANY)
     assert not first.confirms(ref("a"), "7")
