@@ -18,7 +18,7 @@ from simulation.fleet import Fleet
 from simulation.knobs import turn
 from simulation.process import present
 from simulation.record import describe_log
-from simulation.scale import OFTEN_S, Scale, draw_large_scale, draw_scale
+from simulation.scale import SHORT_AUDIT_S, Scale, draw_large_scale, draw_scale
 from simulation.settled import unsettled
 from simulation.users import Users
 from simulation.world import RECENT, Violation, World
@@ -29,7 +29,7 @@ SETTLE_S: Final = 600.0
 SETTLED_S: Final = 10.0
 """So long after the last change a fleet is at rest."""
 _SHORT_SELECTORS: Final = "sharder.unowned.selector.LONGEST_BYTES"
-"""Where selectors are short, only the audit may find a name that never had a Lease (ADR 29)."""
+"""With this knob turned, only the audit may find a name that never had a Lease (ADR 29)."""
 _kept: Final[list[object]] = []
 """What ran, until this process ends: destroying it would run code of the dead."""
 _BY_USERS: Final = frozenset(
@@ -79,7 +79,7 @@ def run(plan: Plan) -> Result:
     watch_decisions(reached)
     knobs = turn(world.rng("knobs"))
     if any(knob.startswith(_SHORT_SELECTORS) for knob in knobs):
-        scale = replace(scale, audit_s=OFTEN_S)
+        scale = replace(scale, audit_s=SHORT_AUDIT_S)
     faults = _faults(plan, world, scale)
     fleet = Fleet(world, scale)
     _kept.append(fleet)

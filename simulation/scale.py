@@ -23,9 +23,10 @@ SELECTED: Final = {"matchLabels": {"sites": "here"}}
 GROUP: Final = "group"
 """The label whose value is the key of a ring with groups."""
 RESOURCES: Final = (("example.com", "websites"), ("example.com", "pages"), ("", "configmaps"))
-OFTEN_S: Final = 100
-SELDOM_S: Final = 3600
-"""How long an audit takes: shorter than a run, and as rings have it by default."""
+SHORT_AUDIT_S: Final = 100
+"""An audit of so long reads every object within a run."""
+DEFAULT_AUDIT_S: Final = 3600
+"""An audit takes so long by default. No run waits for its end."""
 _PAGES_EVERY: Final = 3
 _MOST_REPLICAS: Final = 10
 _OBJECTS_PER_REPLICA: Final = 100
@@ -64,8 +65,8 @@ class Scale:
     timeout_s: float
     """Reconciles that take longer are cancelled."""
     updates_per_s: float
-    audit_s: int = SELDOM_S
-    """How long the sharder's audit takes: what it alone finds is a fault where it takes longer than a run lasts."""
+    audit_s: int = DEFAULT_AUDIT_S
+    """How long the sharder's audit takes."""
     faults_until_s: float = 240.0
     """Until then faults strike."""
 
@@ -74,9 +75,9 @@ class Scale:
         return self.pages and int(replica.rpartition("-")[2]) % _PAGES_EVERY == 1
 
     @property
-    def audits_often(self) -> bool:
+    def audits_within_run(self) -> bool:
         """Whether the audit reads every object within a run."""
-        return self.audit_s <= OFTEN_S
+        return self.audit_s <= SHORT_AUDIT_S
 
     @property
     def fewest_replicas(self) -> int:
@@ -140,5 +141,5 @@ def draw_scale(rng: random.Random) -> Scale:
         pages=rng.random() < 0.2,
         selects=rng.random() < 0.2,
         admits=rng.random() < 0.2,
-        audit_s=rng.choice((OFTEN_S, SELDOM_S, SELDOM_S, SELDOM_S)),
+        audit_s=rng.choice((SHORT_AUDIT_S, *[DEFAULT_AUDIT_S] * 3)),
     )

@@ -63,7 +63,7 @@ class Handoffs:
         self._changed = asyncio.Event()
         self._woken = asyncio.Event()
         self._unplanned: dict[ObjectRef, None] = {}  # in order
-        """Objects that came or changed since a plan of theirs was carried out. Those that end before may be missent."""
+        """Objects whose present version has no plan yet that was carried out. One that ends before may be missent."""
         self._is_everything_due = True
         self._reported: set[str] = set()
         self._forced: set[str] = set()

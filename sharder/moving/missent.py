@@ -25,7 +25,7 @@ MAX_MISSENT: Final = 1_000
 CORRECT_EVERY_S: Final = 0.5
 """Such an object is read this often at most: drain labels can be forged hundreds of times a second."""
 PASS_EVERY_S: Final = 30.0
-"""A pass is requested this often at most, and one that is due no later."""
+"""A pass is requested this often at most; one that is due earlier waits."""
 
 
 class MissentObjects:

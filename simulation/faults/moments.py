@@ -154,7 +154,7 @@ def _give_unknown_name(strike: Strike) -> None:
 
 @fault_at_rest(0.1)
 def labels_forged_at_rest(strike: Strike) -> None:
-    """Drain labels are written by hand while nothing moves: no pass over all objects is due that finds what they do."""
+    """Drain labels are written by hand while nothing moves: no pass over all objects is due."""
     strike.note("labels_forged_at_rest")
     for _ in range(_MANY):
         path, to = strike.site(), strike.rng.choice((strike.shard(), STRANGER))

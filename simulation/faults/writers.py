@@ -28,8 +28,12 @@ def labels_forged(strike: Strike) -> None:
         )
         if strike.works_pages(value or ""):
             continue  # its owner would never see it: who forges that has to undo it
-        if key == KEYS.shard and strike.fleet.of_shard(value or "") and not strike.fleet.scale.audits_often:
-            continue  # no watch shows an object under another name that works
+        if (
+            key == KEYS.shard
+            and strike.fleet.of_shard(value or "")
+            and not strike.fleet.scale.audits_within_run
+        ):
+            continue  # only the audit finds an object with the label of another shard that works
         strike.forge_label(path, key, value)
 
 

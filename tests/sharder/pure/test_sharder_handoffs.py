@@ -19,7 +19,7 @@ from sharder.ringspec.spec import DrainPolicy
 from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.assigning import OF_A, OF_B, TWO, FakeMembership, Ring
-from tests.sharder.pure.contexts import running
+from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, names_for
 
@@ -63,15 +63,22 @@ class SilentWatches:
         await asyncio.Event().wait()
 
 
+class RedirectingContext(SitesContext):
+    """What redirecting needs of `RingContext`."""
+
+    def __init__(self, outcome: WriteOutcome) -> None:
+        super().__init__(FakeMembership(TWO, "a-1", "b-1"))
+        self.access = SilentWatches()
+        self.objects = SlowWrites(outcome)
+
+
 @asynccontextmanager
 async def redirecting(outcome: WriteOutcome) -> AsyncIterator[tuple[Handoffs, MissentObjects, SlowWrites]]:
-    ring = Ring(FakeMembership(TWO, "a-1", "b-1"))
-    missent, writes = MissentObjects(), SlowWrites(outcome)
-    ring.access, ring.objects = SilentWatches(), writes  # type: ignore[attr-defined, assignment]
-    handoffs = Handoffs(cast(RingContext, ring), missent)
-    async with running(ring.states, handoffs.run()):
+    context, missent = RedirectingContext(outcome), MissentObjects()
+    handoffs = Handoffs(cast(RingContext, context), missent)
+    async with running(context.states, handoffs.run()):
         await asyncio.sleep(0.1)
-        yield handoffs, missent, writes
+        yield handoffs, missent, context.objects
 
 
 def forged(handoffs: Handoffs, *names: str) -> list[Object]:

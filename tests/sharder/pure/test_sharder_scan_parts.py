@@ -27,6 +27,12 @@ def ref(name: str) -> ObjectRef:
     return ObjectRef(WEBSITES.group_resource, ObjectKey("ns", name))
 
 
+def fill(missent: MissentObjects) -> None:
+    """As many objects as are remembered."""
+    for number in range(MAX_MISSENT):
+        missent.add(ref(f"site-{number}"))
+
+
 async def test_so_many_missent_objects_are_remembered_and_no_more() -> None:
     missent = MissentObjects()
     for number in range(MAX_MISSENT + 5):
@@ -41,8 +47,7 @@ async def test_with_too_many_missent_objects_a_pass_is_made_and_the_next_one_not
     async with scan.passing(ring):
         await asyncio.sleep(1)
         for _ in range(8):
-            for number in range(MAX_MISSENT):
-                ring.missent.add(ref(f"site-{number}"))
+            fill(ring.missent)
             await asyncio.sleep(5)
         assert ring.server.circles == 3
 
@@ -52,8 +57,7 @@ async def test_a_pass_for_missent_objects_that_has_to_wait_is_made_30_s_after_th
     async with scan.passing(ring):
         await asyncio.sleep(1)
         for _ in range(2):
-            for number in range(MAX_MISSENT):
-                ring.missent.add(ref(f"site-{number}"))
+            fill(ring.missent)
             await asyncio.sleep(10)
         assert ring.server.circles == 2
         await asyncio.sleep(15)
