@@ -1,12 +1,10 @@
-"""Seeds of the simulation: fifty pass, a seed gives one run, a broken rule is found and its faults are made few."""
+"""Runs of the simulation: a seed gives one run, a broken rule is found and its faults are made few."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,30 +26,9 @@ from simulation.knobs import KNOBS, turn
 from simulation.run import Plan, Result
 from simulation.runs import run_all, run_one, shrink
 from simulation.world import World
+from tests.simulation.command import simulate
 
-SEEDS = 50
 DIGEST = re.compile(r"digest ([0-9a-f]{24})")
-
-
-def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
-    return subprocess.run(
-        [sys.executable, "-m", "simulation", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=600,
-    )
-
-
-@pytest.mark.alone  # it takes every core
-@pytest.mark.timeout(600)
-def test_fifty_seeds_break_no_rule() -> None:
-    done = simulate("--seeds", str(SEEDS), "--no-shrink")
-    assert done.returncode == 0, done.stdout[-6000:]
-    assert f"{SEEDS} seeds from 1 on" in done.stdout
-    assert ": 0 failed" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [("3",), ("7",), ("11", "--kinds", "labels_forged,member_joined")])
@@ -63,80 +40,6 @@ def test_a_seed_gives_one_run(arguments: tuple[str, ...]) -> None:
     found = DIGEST.search(first)
     assert found is not None, first
     assert first == second
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("280",),
-        ("525",),
-        ("1703",),
-        ("1778",),
-        (
-            "2140",
-            "--faults",
-            "server_restarted@45.18#505412 ring_edited@81.60#779849 admission_switched@139.88#250042"
-            " process_copied@159.45#656717 namespace_recreated@163.75#824588 clock_jumped@211.97#882965"
-            " ring_edited@214.83#817589 ring_definition_changed@215.48#772082",
-        ),
-        ("2227",),
-        ("2276",),
-        ("2394",),
-        ("3284",),
-        ("3332",),
-        ("3453",),
-        ("4734",),
-        ("4923",),
-        ("6290",),
-        ("6363",),
-        ("9661",),
-        ("11015",),
-        ("19015",),
-        (
-            "20267",
-            "--faults",
-            "owner_forged@141.82#30387 ring_deleted_while_objects_land@160.11#181075"
-            " admission_switched@177.32#976202",
-        ),
-        (
-            "24679",
-            "--faults",
-            "request_late@56.26#581167 process_terminated@82.50#492767 process_terminated@98.94#200959"
-            " resource_removed_while_objects_land@124.04#69778 leader_killed@139.74#262609",
-        ),
-        (
-            "21051",
-            "--faults",
-            "ring_deleted_while_objects_land@216.44#484061 definition_recreated@221.11#830051",
-        ),
-        ("24758",),
-        ("24822",),
-        ("5208",),
-        ("1345",),
-        (
-            "14",
-            "--faults",
-            "thread_frozen@94.36#526145 admission_switched@153.14#591309 server_lagging@200.34#241895",
-        ),
-        ("183",),
-        ("272",),
-        (
-            "3708",
-            "--faults",
-            "ring_deleted@35.47#292637 etcd_restored@52.33#263233 etcd_restored@89.32#737593",
-        ),
-        ("3", "--faults", "labels_forged_at_rest@108.23#540432"),
-        (
-            "47",
-            "--faults",
-            "labels_forged_at_rest@219.11#426758 labels_forged_at_rest@239.49#384891",
-        ),
-    ],
-)
-def test_what_failed_once_passes(arguments: tuple[str, ...]) -> None:
-    """Seeds that found faults of the program, or of the simulation: docs/testing-results.md says which."""
-    done = simulate("--seed", *arguments, "--no-shrink")
-    assert done.returncode == 0, done.stdout[-6000:]
 
 
 def test_another_seed_gives_another_run() -> None:
