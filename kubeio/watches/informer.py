@@ -135,7 +135,7 @@ class Informer:
         try:
             known = self._store.remove(key, as_of=as_of)
             if known is not None:
-                self._on_change(Change(key, known.meta, None))
+                self._on_change(Change(key, known.meta, None, as_of))
         except Exception as error:  # whatever an object brings about, the others go on
             self._failed(key, error)
 

@@ -31,11 +31,15 @@ IndexFunction = Callable[[bytes], Iterable[str]]
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """A change of one object in a store. *old* is None: it was not known; *new* is None: it left."""
+    """A change of one object in a store. *old* is None: it was not known; *new* is None: it left.
+
+    *left_at*: resourceVersion at which it had left at the latest; empty if that is not known.
+    """
 
     key: ObjectKey
     old: Meta | None
     new: Meta | None
+    left_at: str = ""
 
 
 class TransformFault(ValueError):

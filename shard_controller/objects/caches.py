@@ -16,7 +16,7 @@ import structlog
 from kubeio.errors import InputError
 from kubeio.models import Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import ApiResource
-from kubeio.versions import order
+from kubeio.versions import is_older, order
 from kubeio.watches.storage import RAW
 from kubeio.watches.store import Change, Store
 from shard_controller.declare.predicates import Snapshot
@@ -136,11 +136,14 @@ class ResourceCache:
         if is_new or key in self._written or key in self.store:
             self._written[key] = answer
 
-    def shown(self, key: ObjectKey, meta: Meta | None) -> None:
-        """The watch showed *key* in the version *meta*, or that it left: own writes up to that are settled."""
-        written = self._written.get(key)
-        if written and (meta is None or version_of(meta) >= version_of(written.meta)):
-            del self._written[key]
+    def shown(self, change: Change) -> None:
+        """The watch showed *change*: an own write up to that version is settled."""
+        written = self._written.get(change.key)
+        if written is None:
+            return
+        version = change.new.resource_version if change.new is not None else change.left_at
+        if not is_older(version, written.meta.resource_version):
+            del self._written[change.key]
 
     def removed(self, key: ObjectKey) -> None:
         """The object is known to be gone, or passed on."""

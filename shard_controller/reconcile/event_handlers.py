@@ -49,7 +49,7 @@ class EventHandlers:
 
     def changed(self, kind: ResourceCache, change: Change) -> None:
         """An informer saw *change* of an object of the tree: enqueue the roots that it concerns."""
-        kind.shown(change.key, change.new)
+        kind.shown(change)
         if kind is self._caches.primary:
             self._primary_changed(kind, change)
             return
@@ -73,10 +73,11 @@ class EventHandlers:
         is_awaited = self._queue.take_awaited(request)
         if change.new is None:
             self._enqueue(request)
-        elif is_awaited or self._passes(kind, change):
+            return
+        is_asked_for = self._ownership.is_draining(change.new)
+        if is_awaited or is_asked_for or self._passes(kind, change):
             version = version_of(change.new)
             if self._queue.is_newer(request, version):
-                is_asked_for = self._ownership.is_draining(change.new)
                 priority = Priority.HANDOFF if is_asked_for else self._priority(request, change)
                 self._enqueue(request, version, priority=priority)
 

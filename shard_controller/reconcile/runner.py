@@ -171,6 +171,10 @@ class ReconcileRunner(Generic[M]):
                 result = await self._in_time(self._track(request), call, waits_for)
         except TimeoutError as error:
             return self._timed_out(request, error)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return self._retry(request, _awaited_cancelled(error), "error")
         except (Refused, LeaseNotHeld) as error:
             return self._retry(request, error, "lost")
         except (Conflict, Elsewhere) as error:
@@ -277,6 +281,18 @@ class ReconcileRunner(Generic[M]):
         self._queue.forget(request)
         self._queue.fail_permanently(request, version_of(session.seen))
         return "error", error
+
+
+def _is_cancelled() -> bool:
+    """Whether the present task is to end: otherwise a CancelledError is that of a task which it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _awaited_cancelled(error: asyncio.CancelledError) -> Exception:
+    cancelled = RuntimeError("a task that the reconciler waited for was cancelled")
+    cancelled.__cause__ = error
+    return cancelled
 
 
 class _Run:

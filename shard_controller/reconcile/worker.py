@@ -6,6 +6,7 @@ Owns the consumers and what follows from a decision. `runner` runs a reconcile; 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 import structlog
@@ -107,8 +108,8 @@ class Worker(Generic[M]):
             return
         try:
             drained = self._queue.take_drained(request)
-            for controlled in drained:
-                await self._hand_over_controlled(controlled)
+            if drained:
+                await self._hand_over_controlled(drained)
             await self._handle(request, kind, kind.get(request.key) if drained else found)
         except (KubeError, NotAcknowledged) as error:
             self._history.failed(request, error)
@@ -123,14 +124,21 @@ class Worker(Generic[M]):
             self._ownership.end()
             self._queue.done(request)
 
-    async def _hand_over_controlled(self, request: Request) -> None:
-        """Acknowledge the drain of a controlled object whose root is not being drained."""
-        try:
+    async def _hand_over_controlled(self, drained: Collection[Request]) -> None:
+        """Acknowledge the drains of controlled objects whose root is not being drained.
+
+        One that fails is put back, and stops no other. Raises the first error in the end.
+        """
+        errors: list[Exception] = []
+        for request in drained:
             kind = self._caches.kind(request.resource)
-            await self._handle(request, kind, kind.get(request.key))
-        except BaseException:
-            self._requeue_with_root(request)
-            raise
+            try:
+                await self._handle(request, kind, kind.get(request.key))
+            except Exception as error:
+                self._requeue_with_root(request)
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def _handle(self, request: Request, kind: ResourceCache, found: Object | None) -> None:
         """Decide about one object, which the cache has as *found*, and act."""

@@ -82,7 +82,7 @@ class Ownership(ABC):
         return False
 
     def is_moved(self, old: Meta, new: Meta) -> bool:
-        """Whether the labels by which objects are given out differ."""
+        """Whether the object was given out anew, or is asked for."""
         return False
 
     # -- the fence: `test` operations run inside the server's compare-and-swap (protocol, 5.5)
@@ -208,7 +208,10 @@ class ShardOwnership(Ownership):
 
     def is_moved(self, old: Meta, new: Meta) -> bool:
         labels = (self.keys.shard, self.keys.drain)
-        return any(old.labels.get(label) != new.labels.get(label) for label in labels)
+        return any(old.labels.get(label) != new.labels.get(label) for label in labels) or (
+            # it left and came back between two lists, and carries the same labels again
+            old.annotations.get(self.keys.turn) != new.annotations.get(self.keys.turn)
+        )
 
     def fence(self, meta: Meta) -> JsonPatch:
         """This shard's name, the uid and the turn.

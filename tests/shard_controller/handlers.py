@@ -71,7 +71,7 @@ class Harness:
         key = ObjectKey("ns", name)
         known = kind.store.remove(key)
         assert known is not None
-        self._notify(kind, Change(key, known.meta, None))
+        self._notify(kind, Change(key, known.meta, None, known.meta.resource_version))
 
     def await_version(self, version: int) -> None:
         """A read has shown *version* of the Website blog."""

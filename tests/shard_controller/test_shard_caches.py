@@ -66,7 +66,7 @@ def key(name: str) -> ObjectKey:
 def learn(into: ResourceCache, found: Object) -> Change | None:
     change = into.store.learn(found)
     if change is not None:
-        into.shown(change.key, change.new)
+        into.shown(change)
     return change
 
 
@@ -298,10 +298,22 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def is_removed(self, name: str) -> None:
         self.version += 1
-        self.kind.store.remove(key(name), as_of=str(self.version))
-        self.kind.shown(key(name), None)
+        self._remove(name, as_of=self.version)
+
+    @rule(name=NAMES)
+    def old_removal_comes(self, name: str) -> None:
+        """The removal of an object that an own write has made anew since."""
+        if name in self.seen and name in self.own:
+            self._remove(name, as_of=self.own[name][0] - 1)
+
+    def _remove(self, name: str, *, as_of: int) -> None:
+        if self.seen.get(name, (0, []))[0] > as_of:
+            return
+        known = self.kind.store.remove(key(name), as_of=str(as_of))
+        self.kind.shown(Change(key(name), known.meta if known else None, None, str(as_of)))
         self.seen.pop(name, None)
-        self.own.pop(name, None)
+        if name in self.own and self.own[name][0] <= as_of:
+            del self.own[name]
 
     @rule(name=NAMES, names=SECRETS)
     def old_news_come(self, name: str, names: list[str]) -> None:

@@ -67,6 +67,26 @@ async def test_no_predicate_holds_back_a_change_of_the_ring_s_labels(labels: dic
     assert await harness.woken() == ["blog"]
 
 
+@pytest.mark.parametrize("drain", [{}, {KEYS.drain: OTHER}])
+async def test_no_predicate_holds_back_an_object_that_left_and_came_back_between_two_lists(
+    drain: dict[str, str],
+) -> None:
+    harness = Harness(when=never)
+    harness.site(labels={KEYS.shard: ME, **drain}, annotations={KEYS.turn: "1"})
+    await harness.woken()
+    harness.site(labels={KEYS.shard: ME, **drain}, annotations={KEYS.turn: "9"})
+    assert await harness.woken() == ["blog"]
+
+
+async def test_no_predicate_holds_back_what_is_asked_for_without_a_turn() -> None:
+    """The labels of two drains are the same, and a sharder of another kind writes no turn."""
+    harness = Harness(when=never)
+    harness.site(labels={KEYS.shard: ME, KEYS.drain: OTHER})
+    await harness.woken()
+    harness.site(labels={KEYS.shard: ME, KEYS.drain: OTHER}, annotations={"written": "by another"})
+    assert await harness.woken() == ["blog"]
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -1,4 +1,4 @@
-"""Handoffs: many at once, for which no worker waits, and one that waits for a CREATE without an answer."""
+"""Handoffs: many at once, for which no worker waits, one that waits for a CREATE, and children that fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from devcluster.embedded import Fault
 from tests.shard_controller.bench import Bench
-from tests.shard_controller.objects import WEBSITES
+from tests.shard_controller.objects import CONFIGMAPS, WEBSITES
 
 SITES = 24
 SLOW_S = 0.4
@@ -51,3 +51,21 @@ async def test_an_object_is_kept_while_a_create_without_an_answer_may_arrive(ben
     await bench.until(lambda: bench.owner(WEBSITES, "blog"), equals=new.name, within_s=15)
     assert time.monotonic() - began > 4
     assert old.logged("handoff waits for a create without an answer")
+
+
+async def test_a_child_that_cannot_be_handed_over_stops_no_other(bench: Bench) -> None:
+    """Children of an object that belongs to another shard already: they are noted together, and fail together."""
+    old, new = await bench.start("web-0"), await bench.start("web-1")
+    root = await bench.site("blog", "ready", owner=new)
+    names = [f"page-{number}" for number in range(4)]
+    for name in names:
+        await bench.configmap(name, controller=root, owner=old.name)
+    await bench.plane.faults.add(
+        Fault(what="error", user="web-0", verb="patch", resource="configmaps", for_s=1)
+    )
+    await asyncio.gather(*(bench.label(CONFIGMAPS, name, drain=new.name) for name in names))
+
+    async def owners() -> set[str]:
+        return {await bench.owner(CONFIGMAPS, name) for name in names}
+
+    await bench.until(owners, equals={new.name})

@@ -17,6 +17,7 @@ from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import ApiResource
 from kubeio.shard.handoff import Directed, KeepOwner, Plain, acknowledgement, is_held
 from kubeio.shard.lease_validity import LeaseValidity, Phase
+from kubeio.watches.store import Change
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.journal import FileJournal
@@ -99,10 +100,24 @@ def test_own_writes_are_read_until_the_watch_shows_them() -> None:
     kind.wrote(WRITTEN)
     assert version_of(kind) == "7"
     assert kind.meta(GREEN) == WRITTEN.meta
-    kind.shown(GREEN, Meta(name="green", namespace="ns", resource_version="6"))
+    known = kind.store.meta(GREEN)
+    kind.shown(Change(GREEN, known, Meta(name="green", namespace="ns", resource_version="6")))
     assert version_of(kind) == "7"
-    kind.shown(GREEN, None)
+    kind.shown(Change(GREEN, known, None))
     assert version_of(kind) == "5"
+
+
+def test_a_removal_that_is_older_than_an_own_write_leaves_it() -> None:
+    """Another deleted the object, and it was made anew before the watch showed that."""
+    kind = ResourceCache(LEAVES)
+    put(kind, "green", version=5)
+    kind.wrote(WRITTEN, is_new=True)
+    removed = kind.store.remove(GREEN, as_of="6")
+    assert removed is not None
+    kind.shown(Change(GREEN, removed.meta, None, "6"))
+    assert version_of(kind) == "7"
+    kind.shown(Change(GREEN, None, None, "8"))
+    assert version_of(kind) == ""
 
 
 def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None:

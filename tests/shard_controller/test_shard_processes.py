@@ -453,6 +453,20 @@ async def test_an_error_is_tried_again_and_a_permanent_one_is_not(bench: Bench) 
     await bench.until(lambda: bench.condition("hopeless"), equals="True")
 
 
+async def test_a_task_that_another_cancelled_is_an_error_of_the_reconcile_that_waited_for_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """It ends no worker, and its object is tried again."""
+    shard = await bench.start("web-0", flags=("--workers", "1"))
+    gate = tmp_path / "gate"
+    await bench.site("blog", f"cancelled {gate}\nready", owner=shard)
+    await bench.until(lambda: len(shard.reconciles("blog")) > 2)
+    await bench.site("docs", "ready", owner=shard)
+    await bench.until(lambda: bench.condition("docs"), equals="True")
+    gate.touch()
+    await bench.until(lambda: bench.condition("blog"), equals="True")
+
+
 async def test_an_edit_during_a_reconcile_that_fails_for_good_is_reconciled(
     bench: Bench, tmp_path: Path
 ) -> None:

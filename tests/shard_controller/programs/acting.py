@@ -42,8 +42,8 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
                 )
             case ["sleep", seconds]:
                 await asyncio.sleep(float(seconds))
-            case ["await", path]:
-                await opened(Path(path))
+            case ["await" | "cancelled" as how, path]:
+                await GATES[how](Path(path))
             case ["block", seconds]:
                 time.sleep(float(seconds))  # noqa: ASYNC251 - what a bad reconciler does
             case ["ready"]:
@@ -70,6 +70,17 @@ async def opened(gate: Path) -> None:
     """Return when the test has made the file *gate*."""
     while not gate.exists():  # noqa: ASYNC110, ASYNC240 - files tell nobody
         await asyncio.sleep(0.02)
+
+
+async def cancelled(gate: Path) -> None:
+    """Until there is *gate*, wait for a task that another one cancels, such as a read that reconciles share."""
+    if not gate.exists():  # noqa: ASYNC240 - one look
+        shared = asyncio.ensure_future(asyncio.sleep(60))
+        shared.cancel()
+        await shared
+
+
+GATES = {"await": opened, "cancelled": cancelled}
 
 
 @finalized.reconcile
