@@ -13,7 +13,6 @@ from simulation.scale import SITES, THEME, Scale
 
 if TYPE_CHECKING:
     from simulation.fleet import Fleet, Replica
-    from simulation.judges import Judges
 
 UNFIT: Final = "unfit"
 """A content that does not fit the controller's model."""
@@ -64,8 +63,13 @@ def controller_of(replica: Replica, fleet: Fleet) -> sc.Controller[_Website]:
     return _website_controller(replica, fleet)
 
 
-def has_child(html: str, scale: Scale) -> bool:
-    """Whether a website with this content controls a ConfigMap, in the end."""
+def children_of(site: str, scale: Scale) -> list[str]:
+    """Names of the ConfigMaps that a website may control."""
+    return [site, *(f"{site}-{number}" for number in range(1, scale.children))]
+
+
+def has_children(html: str, scale: Scale) -> bool:
+    """Whether a website with this content controls ConfigMaps, in the end."""
     return not (scale.writes_more and html.endswith("7"))
 
 
@@ -93,22 +97,12 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
         backoff=sc.Backoff(max_s=_BACKOFF_S),
     )
 
-    async def make_child(ctx: sc.Context[_Website]) -> None:
-        html = ctx.object.spec.html
-        if not has_child(html, scale):
-            await ctx.delete(_CONFIGMAPS, ctx.name)
-            return
-        data = {HTML: html}
-        if scale.watches:
-            data[THEME] = theme_of(ctx.get(_THEMES, THEME))
-        await ctx.apply(_CONFIGMAPS, ctx.name, {"data": data})
-
     @controller.reconcile
     async def publish(ctx: sc.Context[_Website]) -> sc.Result:
         with judges.reconcile(replica, ctx.uid, f"{ctx.namespace}/{ctx.name}"):
             if ctx.is_deleting:
                 return sc.Done()
-            _judge_reads(ctx, replica, judges)
+            _judge_reads(ctx, replica, fleet)
             is_long = rng.random() < _LONG_SHARE
             await asyncio.sleep(rng.uniform(0, 2 * scale.lease_s if is_long else scale.longest_reconcile_s))
             if rng.random() < _DEAF_SHARE:
@@ -117,7 +111,7 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
             if scale.writes_more:
                 await ctx.patch_status({"configMap": ctx.shard})
                 await ctx.patch({"metadata": {"annotations": {_SEEN: ctx.object.spec.html}}})
-            await make_child(ctx)
+            await _make_children(ctx, scale)
             ctx.status["observedGeneration"] = ctx.generation
             ctx.status["configMap"] = ctx.shard
             if ctx.object.spec.html == REFUSED:
@@ -131,10 +125,24 @@ def _website_controller(replica: Replica, fleet: Fleet) -> sc.Controller[_Websit
     return controller
 
 
-def _judge_reads(ctx: sc.Context[_Website], replica: Replica, judges: Judges) -> None:
+async def _make_children(ctx: sc.Context[_Website], scale: Scale) -> None:
+    html = ctx.object.spec.html
+    data = {HTML: html}
+    if scale.watches:
+        data[THEME] = theme_of(ctx.get(_THEMES, THEME))
+    for name in children_of(ctx.name, scale):
+        if has_children(html, scale):
+            await ctx.apply(_CONFIGMAPS, name, {"data": data})
+        else:
+            await ctx.delete(_CONFIGMAPS, name)
+
+
+def _judge_reads(ctx: sc.Context[_Website], replica: Replica, fleet: Fleet) -> None:
+    judges = fleet.judges
     judges.reads(replica, ctx.meta, ctx.object.spec.html)
-    if (child := ctx.get_owned(_CONFIGMAPS, ctx.name)) is not None:
-        judges.reads_version(replica, child["metadata"]["uid"], child["metadata"]["resourceVersion"])
+    for name in children_of(ctx.name, fleet.scale):
+        if (child := ctx.get_owned(_CONFIGMAPS, name)) is not None:
+            judges.reads_version(replica, child["metadata"]["uid"], child["metadata"]["resourceVersion"])
 
 
 def _add_finalizer(controller: sc.Controller[_Website], replica: Replica, fleet: Fleet) -> None:

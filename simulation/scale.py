@@ -65,6 +65,8 @@ class Scale:
     timeout_s: float
     """Reconciles that take longer are cancelled."""
     updates_per_s: float
+    children: int = 1
+    """How many ConfigMaps a website controls that has any."""
     audit_s: int = DEFAULT_AUDIT_S
     """How long the sharder's audit takes."""
     faults_until_s: float = 240.0
@@ -142,4 +144,5 @@ def draw_scale(rng: random.Random) -> Scale:
         selects=rng.random() < 0.2,
         admits=rng.random() < 0.2,
         audit_s=rng.choice((SHORT_AUDIT_S, *[DEFAULT_AUDIT_S] * 3)),
+        children=rng.choice((1, 1, 3)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -13,7 +13,7 @@ from ring.key import object_key
 from ring.ring import HashRing
 from sharder.planning.keys import label_key
 from sharder.ringspec.parsing import parse_ring
-from simulation.controllers import HTML, has_child, theme_of
+from simulation.controllers import HTML, has_children, theme_of
 from simulation.fleet import Fleet
 from simulation.judges import LEASES
 from simulation.scale import GROUP, KEYS, LEASE_NAMESPACE, RING, THEME
@@ -65,15 +65,15 @@ def _unseen(fleet: Fleet) -> str:
 
 
 def _unmade(fleet: Fleet) -> str:
-    """Each website controls a ConfigMap with its content, or none if it is to have none."""
-    made = {}
+    """Each website controls ConfigMaps with its content, or none if it is to have none."""
+    made: defaultdict[str, list[str]] = defaultdict(list)
     for child in _children(fleet):
         if (controller := meta_of(child.raw).controller) is not None:
-            made[controller.uid] = child.decoded()["data"].get(HTML)
+            made[controller.uid].append(child.decoded()["data"].get(HTML))
     for site in fleet.store.kind(*_WEBSITES).collection.entries():
         html = site.decoded()["spec"].get("html", "")
-        wanted = html if has_child(html, fleet.scale) else None
-        if (found := made.get(site.uid)) != wanted:
+        wanted = [html] * fleet.scale.children if has_children(html, fleet.scale) else []
+        if (found := made[site.uid]) != wanted:
             return f"websites {site.name} made {found}, not {wanted}"
     return ""
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from devcluster.embedded.status import Refusal
 from kubeio.protocol import SHARDER_HOLDER
+from simulation.controllers import children_of
 from simulation.faults.admission import late_admission
-from simulation.faults.strike import LEASES_PATH, Strike, fault_at_a_moment, fault_at_rest
+from simulation.faults.strike import CHILDREN_PATH, LEASES_PATH, Strike, fault_at_a_moment, fault_at_rest
 from simulation.fleet import Replica
 from simulation.network import Rule
 from simulation.scale import KEYS, LEASE_NAMESPACE, STRANGER
@@ -154,9 +155,20 @@ def _give_unknown_name(strike: Strike) -> None:
 
 @fault_at_rest(0.1)
 def labels_forged_at_rest(strike: Strike) -> None:
-    """Drain labels are written by hand while nothing moves: no pass over all objects is due."""
+    """Drain labels are written by hand while nothing moves: no pass over all objects is due. Writes fail, perhaps.
+
+    Some are those of ConfigMaps, all that a website controls.
+    """
     strike.note("labels_forged_at_rest")
+    if strike.rng.random() < 0.5:
+        failing = Rule("server_errors", verb="PATCH", share=0.3, code=strike.rng.choice((429, 500)))
+        strike.add_rule(failing, strike.rng.uniform(0.5, 5))
     for _ in range(_MANY):
         path, to = strike.site(), strike.rng.choice((strike.shard(), STRANGER))
-        if path and not strike.works_pages(to):
+        if not path or strike.works_pages(to):
+            continue
+        if strike.rng.random() < 0.3:
+            for name in children_of(path.rpartition("/")[2], strike.fleet.scale):
+                strike.forge_label(f"{CHILDREN_PATH}/{name}", KEYS.drain, to)
+        else:
             strike.forge_label(path, KEYS.drain, to)
