@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -63,13 +64,17 @@ class Activation:
         self._on_change = on_change
         self._clock = clock
         self._seen: tuple[object, float] | None = None
-        self._is_over = False
+        self._is_over = asyncio.Event()
+        self._is_given_back = asyncio.Event()
 
     async def run(self) -> None:
-        """Take and keep the former Lease until cancelled; returns at once if there is none."""
+        """Take and keep the former Lease until `give_back`, and release it; returns at once if there is none.
+
+        No other task writes the Lease, so no request for it is under way when it is released.
+        """
         if self._former is None or self._leases is None:
             return
-        while not self._is_over:
+        while not self._is_over.is_set():
             try:
                 lease = await self._step(self._leases, self._former)
                 is_ours = lease.spec.holder_identity == self._holder
@@ -78,19 +83,31 @@ class Activation:
             except KubeError as error:
                 log.warning("former lease could not be written", lease=self._former.name, error=str(error))
                 pause_s = READ_EVERY_S
-            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._is_over.wait()
+        while not self._is_given_back.is_set():
+            try:
+                await self._release(self._leases, self._former)
+                self._is_given_back.set()
+            except KubeError as error:
+                log.warning("former lease could not be given back", lease=self._former.name, error=str(error))
+                await asyncio.sleep(READ_EVERY_S)
+        self._note(False, "")
 
     async def give_back(self) -> None:
-        """Release the Lease, so that the former controller may lead again. Raises KubeError."""
-        self._is_over = True
-        if self._former is None or self._leases is None:
-            return
-        lease = await self._leases.get(self._former.name)
+        """Have `run` release the Lease, so that the former controller may lead again; returns when it has."""
+        if self._former is not None:
+            self._is_over.set()
+            await self._is_given_back.wait()
+
+    async def _release(self, leases: Leases, former: LeaseRef) -> None:
+        """Release the Lease if the ring holds it. Raises KubeError."""
+        lease = await leases.get(former.name)
         if lease.spec.holder_identity == self._holder:
             spec = msgspec.structs.replace(lease.spec, lease_duration_seconds=former_duration_s(lease))
             lease.metadata.annotations.pop(FORMER_DURATION, None)
-            await self._leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
-        self._note(False, "")
+            await leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
         """Read the Lease once, and write it if it is ours or free; the Lease as it is now. Raises KubeError."""

@@ -1,0 +1,86 @@
+"""The former controller's Lease while the API server is slow or refuses: taken, kept, given back. On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from kubeio.errors import ServerFailure
+from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import activated_holder
+from sharder.membership.activation import Activation
+from sharder.ringspec.spec import LeaseRef
+from tests.kubeio.virtual import LoopClock
+from tests.sharder.pure.lease_server import LeaseServer
+
+pytestmark = pytest.mark.looptime
+
+FORMER = LeaseRef("shop", "shop-leader")
+RING_HOLDS = activated_holder("websites")
+
+
+@pytest.fixture
+def server() -> LeaseServer:
+    return LeaseServer()
+
+
+def hold(server: LeaseServer, holder: str, *, renewed: str = "t0") -> None:
+    """The former Lease as *holder* writes it; empty: it is released."""
+    meta = Meta(name=FORMER.name, namespace=FORMER.namespace, uid="uid-former")
+    server.store(Lease(meta, LeaseSpec(holder, 15, "t0", renewed, 3)))
+
+
+def holder(server: LeaseServer) -> str | None:
+    return server.leases[FORMER.name].spec.holder_identity
+
+
+@asynccontextmanager
+async def activation(server: LeaseServer) -> AsyncIterator[Activation]:
+    """The activation of a ring, which runs until the block ends."""
+    made = Activation(server.client, "websites", FORMER, on_change=lambda: None, clock=LoopClock())
+    running = asyncio.create_task(made.run(), name="activation")
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@contextmanager
+def slow(server: LeaseServer, request: str) -> Iterator[None]:
+    """Requests of this kind that begin within the block take 8 s."""
+    server.takes_s[request] = 8
+    yield
+    del server.takes_s[request]
+
+
+@pytest.mark.parametrize("request_", ["get", "update", "create"])
+async def test_a_request_that_is_under_way_does_not_take_the_lease_after_it_was_given_back(
+    server: LeaseServer, request_: str
+) -> None:
+    if request_ != "create":
+        hold(server, "")
+    async with activation(server) as former:
+        with slow(server, request_):
+            await asyncio.sleep(0.1)
+            assert server.under_way[request_] == 1
+        await former.give_back()
+        await asyncio.sleep(30)
+        assert holder(server) == ""
+
+
+async def test_a_lease_that_cannot_be_given_back_at_first_is_given_back_later(server: LeaseServer) -> None:
+    hold(server, "")
+    async with activation(server) as former:
+        await asyncio.sleep(0.1)
+        assert holder(server) == RING_HOLDS
+        server.refuse["update"] = lambda: ServerFailure("PUT", status=503)
+        returned = asyncio.create_task(former.give_back(), name="give back")
+        await asyncio.sleep(20)
+        assert not returned.done()
+        server.refuse.clear()
+        await returned
+        assert holder(server) == ""
