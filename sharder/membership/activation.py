@@ -63,7 +63,7 @@ class Activation:
         self._leases = Leases(client, former.namespace) if former else None
         self._on_change = on_change
         self._clock = clock
-        self._seen: tuple[object, float] | None = None
+        self._seen: tuple[Lease, float] | None = None  # as another one held it, and since when it is silent
         self._is_over = asyncio.Event()
         self._is_given_back = asyncio.Event()
 
@@ -110,10 +110,12 @@ class Activation:
             await leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
-        """Read the Lease once, and write it if it is ours or free; the Lease as it is now. Raises KubeError."""
+        """Read the Lease once, and write it if it is ours or free; the Lease as it is now, or was. Raises KubeError."""
         try:
             lease = await leases.get(former.name)
         except NotFound:
+            if self._seen is not None and not self._is_free(self._seen[0]):
+                return self._seen[0]  # deleted by hand: its holder may not know yet
             return await self._create(leases, former)
         if not self._is_free(lease):
             return lease
@@ -146,10 +148,9 @@ class Activation:
         if lease.spec.holder_identity in (None, "", self._holder):
             self._seen = None  # who holds it next is given the whole duration
             return True
-        mark = record.heartbeat_of(lease.spec)
         now = self._clock.now()
-        if self._seen is None or self._seen[0] != mark:
-            self._seen = (mark, now)
+        if self._seen is None or record.heartbeat_of(self._seen[0].spec) != record.heartbeat_of(lease.spec):
+            self._seen = (lease, now)
         return now - self._seen[1] >= duration_s(lease)
 
     def _note(self, granted: bool, former_holder: str) -> None:

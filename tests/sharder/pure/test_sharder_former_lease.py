@@ -84,3 +84,30 @@ async def test_a_lease_that_cannot_be_given_back_at_first_is_given_back_later(se
         server.refuse.clear()
         await returned
         assert holder(server) == ""
+
+
+async def test_a_lease_that_is_deleted_under_its_holder_is_created_when_the_holder_must_have_ended(
+    server: LeaseServer,
+) -> None:
+    hold(server, "old-1")
+    async with activation(server) as former:
+        await asyncio.sleep(8.5)
+        hold(server, "old-1", renewed="t1")
+        await asyncio.sleep(2)
+        del server.leases[FORMER.name]
+        await asyncio.sleep(12)
+        assert (server.leases, former.is_granted, former.former_holder) == ({}, False, "old-1")
+        await asyncio.sleep(2)
+        assert (holder(server), former.is_granted) == (RING_HOLDS, True)
+
+
+async def test_a_lease_that_is_deleted_while_the_ring_holds_it_is_created_at_once(
+    server: LeaseServer,
+) -> None:
+    hold(server, "old-1")
+    async with activation(server) as former:
+        await asyncio.sleep(20)
+        assert holder(server) == RING_HOLDS
+        del server.leases[FORMER.name]
+        await asyncio.sleep(5.1)
+        assert (holder(server), former.is_granted) == (RING_HOLDS, True)
