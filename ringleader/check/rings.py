@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ringleader.check.findings import Check, Finding, caused, counted, error, warning
-from ringleader.cluster.causes import START, why_no_leader
+from ringleader.cluster.causes import not_ready_remedy, why_no_leader
 from ringleader.cluster.snapshot import ELECTION_LEASE
 
 if TYPE_CHECKING:
     from ringleader.check.evidence import Evidence
-
-_REMEDIES: Final = {
-    "FormerController": "scale the former controller to zero: it works beside the replicas",
-    "KindUnworked": START,
-}
 
 
 def judge_sharder(evidence: Evidence) -> Iterator[Finding]:
@@ -52,9 +47,7 @@ def judge_rings(evidence: Evidence) -> Iterator[Finding]:
                 f"{where} is not Ready: {ready.reason}: {ready.message}",
                 ring=found.name,
                 about=where,
-                remedy=_REMEDIES.get(
-                    ready.reason, f"correct what the message names: kubectl edit controllerring {found.name}"
-                ),
+                remedy=not_ready_remedy(ready.reason, found.name),
             )
         uncertain = ring.condition("MembersUncertain")
         if uncertain.status == "True":

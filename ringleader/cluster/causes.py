@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 START: Final = (
     "start replicas of the controller that works it, or take the resource out of the ring's spec.resources"
 )
+_REMEDIES: Final = {
+    "FormerController": "scale the former controller to zero: it works beside the replicas",
+    "FormerLease": "let the sharder get, create and update that Lease; or, if the former controller is gone for good, "
+    "take activation out of the ring's spec",
+    "KindUnworked": START,
+}
 START_SHARDER: Final = "start sharders, or look at their logs; a standby takes over by itself"
 
 
@@ -83,11 +89,12 @@ def why_ring_waits(snapshot: Snapshot, state: RingState, main: str = "") -> Caus
             "FormerController",
             f"ring {name} waits until {state.former_holder} gives the former controller's Lease"
             f" {former.namespace}/{former.name} back",
-            remedy="scale the former controller to zero: it works beside the replicas",
+            remedy=not_ready_remedy("FormerController", name),
         )
     ready = ring.condition("Ready")
     since = seconds_since(ready.since, snapshot.now)
-    if ready.reason in ("Forbidden", "InvalidSpec", "ResourceFails", "FormerController"):
+    before_replicas = ("Forbidden", "InvalidSpec", "ResourceFails", "FormerController", "FormerLease")
+    if ready.status == "False" and ready.reason in before_replicas:
         return _not_ready(snapshot, state)
     if no_replica := _no_replica(state):
         return msgspec.structs.replace(no_replica, since_seconds=since if ready.status == "False" else None)
@@ -110,6 +117,11 @@ def why_ring_waits(snapshot: Snapshot, state: RingState, main: str = "") -> Caus
     return _not_ready(snapshot, state) if ready.reason not in ("KindUnworked", "Releasing") else None
 
 
+def not_ready_remedy(reason: str, ring: str) -> str:
+    """What to do for a ring whose condition Ready is False for *reason*."""
+    return _REMEDIES.get(reason, f"correct what the message names: kubectl edit controllerring {ring}")
+
+
 def _not_ready(snapshot: Snapshot, state: RingState) -> Cause | None:
     ready = state.ring.condition("Ready")
     if ready.status != "False":
@@ -118,11 +130,7 @@ def _not_ready(snapshot: Snapshot, state: RingState) -> Cause | None:
         "RingNotReady",
         f"ring {state.name} is not ready: {ready.message or ready.reason}",
         since_seconds=seconds_since(ready.since, snapshot.now),
-        remedy=(
-            "scale the former controller to zero: it works beside the replicas"
-            if ready.reason == "FormerController"
-            else f"correct what the message names: kubectl edit controllerring {state.name}"
-        ),
+        remedy=not_ready_remedy(ready.reason, state.name),
     )
 
 

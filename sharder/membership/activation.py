@@ -21,6 +21,7 @@ from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
 from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.program.failures import failure
 from kubeio.protocol import activated_holder
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Activation:
     """Permission of a ring to assign. Without *former* it always has it. *on_change* is called when it changes.
 
     `former_holder`: holder of the Lease in the place of the ring, by the last read; empty if there is none.
+    `problem`: why the Lease cannot be read or written, for the ring's status; empty if it can.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Activation:
     ) -> None:
         self.is_granted = former is None
         self.former_holder = ""
+        self.problem = ""
         self._former = former
         self._holder = activated_holder(ring)
         self._leases = Leases(client, former.namespace) if former else None
@@ -75,14 +78,20 @@ class Activation:
         if self._former is None or self._leases is None:
             return
         while not self._is_over.is_set():
+            pause_s = READ_EVERY_S
             try:
                 lease = await self._step(self._leases, self._former)
-                is_ours = lease.spec.holder_identity == self._holder
-                self._note(is_ours, "" if is_ours else lease.spec.holder_identity or "")
-                pause_s = former_duration_s(lease) / 3 if is_ours else READ_EVERY_S
+                if lease is None:
+                    namespace, pause_s = self._former.namespace, DURATION_S / 3
+                    problem = f"namespace {namespace} of the former controller's Lease does not exist"
+                    self._note(True, "", problem=problem)
+                elif lease.spec.holder_identity == self._holder:
+                    pause_s = former_duration_s(lease) / 3
+                    self._note(True, "")
+                else:
+                    self._note(False, lease.spec.holder_identity or "")
             except KubeError as error:
-                log.warning("former lease could not be written", lease=self._former.name, error=str(error))
-                pause_s = READ_EVERY_S
+                self._failed(self._former, error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._is_over.wait()
@@ -91,7 +100,7 @@ class Activation:
                 await self._release(self._leases, self._former)
                 self._is_given_back.set()
             except KubeError as error:
-                log.warning("former lease could not be given back", lease=self._former.name, error=str(error))
+                self._failed(self._former, error)
                 await asyncio.sleep(READ_EVERY_S)
         self._note(False, "")
 
@@ -103,14 +112,20 @@ class Activation:
 
     async def _release(self, leases: Leases, former: LeaseRef) -> None:
         """Release the Lease if the ring holds it. Raises KubeError."""
-        lease = await leases.get(former.name)
+        try:
+            lease = await leases.get(former.name)
+        except NotFound:
+            return  # nothing is held, not even if the namespace is there no more
         if lease.spec.holder_identity == self._holder:
             spec = msgspec.structs.replace(lease.spec, lease_duration_seconds=former_duration_s(lease))
             lease.metadata.annotations.pop(FORMER_DURATION, None)
             await leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
 
-    async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
-        """Read the Lease once, and write it if it is ours or free; the Lease as it is now, or was. Raises KubeError."""
+    async def _step(self, leases: Leases, former: LeaseRef) -> Lease | None:
+        """Read the Lease once, and write it if it is ours or free. Raises KubeError.
+
+        The Lease as it is now, or was; None if its namespace does not exist: no process can hold it.
+        """
         try:
             lease = await leases.get(former.name)
         except NotFound:
@@ -124,12 +139,16 @@ class Activation:
         except Conflict:
             return await leases.get(former.name)
 
-    async def _create(self, leases: Leases, former: LeaseRef) -> Lease:
+    async def _create(self, leases: Leases, former: LeaseRef) -> Lease | None:
         fresh = Lease(Meta(name=former.name, namespace=former.namespace), LeaseSpec())
         try:
             return await leases.create(self._held(fresh, former=None))
         except AlreadyExists:
             return await leases.get(former.name)
+        except NotFound as error:
+            if f'namespaces "{former.namespace}" not found' not in error.message:
+                raise
+            return None
 
     def _held(self, lease: Lease, *, former: LeaseSpec | None) -> Lease:
         """*lease* held by the ring; *former* is None for a Lease that is new."""
@@ -153,7 +172,13 @@ class Activation:
             self._seen = (lease, now)
         return now - self._seen[1] >= duration_s(lease)
 
-    def _note(self, granted: bool, former_holder: str) -> None:
+    def _failed(self, former: LeaseRef, error: KubeError) -> None:
+        where = f"{former.namespace}/{former.name}"
+        self.problem = f"the former controller's Lease {where} is out of reach: {failure(error).message}"
+        log.warning("former lease could not be read or written", lease=former.name, error=str(error))
+
+    def _note(self, granted: bool, former_holder: str, problem: str = "") -> None:
+        self.problem = problem
         if (granted, former_holder) == (self.is_granted, self.former_holder):
             return
         is_lost = self.is_granted and bool(former_holder)

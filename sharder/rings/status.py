@@ -43,7 +43,7 @@ class RingProgress:
     spec whose objects are being given up; *still_labelled* is the number of these objects in the last pass, None if it
     could not see all. *released* are objects given up since this sharder began to give the whole ring up, without the
     objects that they control; None unless the ring is being deleted. *former_holder* holds the former controller's
-    Lease instead of the ring; empty if there is none.
+    Lease instead of the ring; empty if there is none. *former_problem*: why that Lease cannot be read or written.
     """
 
     unassigned: int
@@ -64,6 +64,8 @@ class RingProgress:
     deferred: int = 0
     """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
     former_holder: str = ""
+    former_problem: str = ""
+    activated: bool = True
     counts: ObjectCounts | None = None
     """None if not every replica counts its objects."""
     per_s: float | None = None
@@ -201,6 +203,8 @@ def _ready(view: View, progress: RingProgress) -> Condition:
         return Condition("Ready", False, "ResourceFails", _some(progress.failing))
     if progress.released is not None:
         return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
+    if progress.former_problem and not progress.activated:
+        return Condition("Ready", False, "FormerLease", f"no object gets an owner{_troubles(progress)}")
     if progress.former_holder:
         message = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
         return Condition("Ready", False, "FormerController", message)
@@ -212,19 +216,23 @@ def _ready(view: View, progress: RingProgress) -> Condition:
     if view.unworked:
         named = ", ".join(view.unworked)
         return Condition("Ready", False, "KindUnworked", f"no member works {named}: such objects wait")
-    if progress.refused:  # theirs to mend, who made the objects: the ring works
-        return Condition("Ready", True, "Refused", f"{ready} members share the objects; {_refused(progress)}")
-    return Condition("Ready", True, "Working", f"{ready} members share the objects")
+    reason = "FormerLease" if progress.former_problem else "Refused" if progress.refused else "Working"
+    return Condition("Ready", True, reason, f"{ready} members share the objects{_troubles(progress)}")
 
 
-def _refused(progress: RingProgress) -> str:
-    return f"the API server refuses to label {progress.refused:,} objects: {'; '.join(progress.refusals)}"
+def _troubles(progress: RingProgress) -> str:
+    """What should be mended although the ring works, or is being given up; each after a semicolon."""
+    former = f"; {progress.former_problem}" if progress.former_problem else ""
+    if not progress.refused:
+        return former
+    refused = f"the API server refuses to label {progress.refused:,} objects: {'; '.join(progress.refusals)}"
+    return f"{former}; {refused}"
 
 
 def _given_up(progress: RingProgress) -> str:
     moving = sum(progress.in_flight.values())
-    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_unknown_named(progress)}"
-    return f"{text}; {_refused(progress)}" if progress.refused else text
+    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up"
+    return f"{text}{_unknown_named(progress)}{_troubles(progress)}"
 
 
 def _unknown_named(progress: RingProgress) -> str:

@@ -133,6 +133,8 @@ class StatusCollector:
             released=released,
             deferred=self._context.membership.deferred,
             former_holder=self._activation.former_holder,
+            former_problem=self._activation.problem,
+            activated=self._activation.is_granted,
             unknown_named=self._count_unknown_named(now),
         )
 

@@ -85,6 +85,7 @@ async def test_dry_run_create_leaves_nothing(api: Api, sites: str) -> None:
 async def test_create_in_a_missing_namespace_is_404_naming_it(api: Api) -> None:
     for path, body in (
         ("/api/v1/namespaces/nowhere/configmaps", configmap("a")),
+        ("/apis/coordination.k8s.io/v1/namespaces/nowhere/leases", {"metadata": {"name": "a"}}),
         ("/apis/example.com/v1/namespaces/nowhere/websites", site("a")),
     ):
         refused = (await api.post(path, body)).check(404, message='namespaces "nowhere" not found')
@@ -433,15 +434,14 @@ async def test_owner_reference_without_its_parts_is_422(api: Api, configmaps: st
 
 
 async def test_namespace_that_is_deleted_takes_its_content_along(
-    api: Api, configmaps: str, namespace: str
+    api: Api, configmaps: str, leases: str, namespace: str
 ) -> None:
     body = configmap("held", finalizers=[FINALIZER])
     (await api.post(configmaps, body)).check(201)
     deleted = (await api.delete(f"/api/v1/namespaces/{namespace}")).check(200)
     assert deleted.body["status"]["phase"] == "Terminating"
-    (await api.post(configmaps, configmap("late"))).check(
-        403, reason="Forbidden", says="because it is being terminated"
-    )
+    for path, body in ((configmaps, configmap("late")), (leases, {"metadata": {"name": "late"}})):
+        (await api.post(path, body)).check(403, reason="Forbidden", says="because it is being terminated")
     (await api.get(f"/api/v1/namespaces/{namespace}")).check(200)
     deadline = time.monotonic() + 60
     while "deletionTimestamp" not in (await api.get(f"{configmaps}/held")).check(200).meta:

@@ -246,12 +246,17 @@ def test_what_the_sharder_says_of_a_ring_is_told(of: Ring, text: str) -> None:
     assert any(text in each for each in told) if text else not told
 
 
-def test_a_former_controller_beside_the_ring_is_an_error_with_its_remedy() -> None:
-    of = ring(
-        status=condition("Ready", "False", "FormerController", "old-1 holds the former controller's Lease")
-    )
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("FormerController", "scale the former controller to zero"),
+        ("FormerLease", "let the sharder get, create and update that Lease"),
+    ],
+)
+def test_a_former_controller_beside_the_ring_is_an_error_with_its_remedy(reason: str, remedy: str) -> None:
+    of = ring(status=condition("Ready", "False", reason, "as the sharder says"))
     (told,) = judged(healthy(of=of), "rings")
-    assert (told.level, told.remedy.partition(":")[0]) == (Level.ERROR, "scale the former controller to zero")
+    assert (told.level, told.remedy.startswith(remedy)) == (Level.ERROR, True)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,20 @@ CASES = [
         "has no owner: ring websites waits until op-1 gives the former controller's Lease old/op back",
     ),
     Case(
+        "former Lease out of reach, before any replica",
+        snapshot(ring(status=condition("Ready", "False", "FormerLease", "no object gets an owner; no Role"))),
+        {},
+        "RingNotReady",
+        "has no owner: ring websites is not ready: no object gets an owner; no Role",
+    ),
+    Case(
+        "former Lease out of reach of a ring that works",
+        snapshot(ring(status=condition("Ready", "True", "FormerLease", "no Role"))),
+        {},
+        "NoReplica",
+        "has no owner: no replica of ring websites lives (no held Lease in namespace rings)",
+    ),
+    Case(
         "missing right",
         snapshot(ring(status=condition("Ready", "False", "Forbidden", "may not patch")), lease(A)),
         {},

@@ -11,12 +11,15 @@ import msgspec
 from devcluster.faults.fault import Fault
 from kubeio.clock import SystemClock, micro_time
 from kubeio.leases.election import leadership
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import NAMESPACES
 from sharder.membership.activation import FORMER_DURATION, HELD_S
 from tests.sharder.io.environment import RING, SharderEnvironment, eventually, wait_until
 
 FORMER = {"lease": {"namespace": "default", "name": "website-leader"}}
+ELSEWHERE = {"lease": {"namespace": "shop", "name": "website-leader"}}
 
 
 async def former_lease(env: SharderEnvironment, holder: str) -> None:
@@ -152,6 +155,53 @@ async def test_a_holder_who_comes_back_is_waited_for_anew(env: SharderEnvironmen
         await asyncio.sleep(1.5)
         assert await holder(env) == "old-candidate"
         await eventually(partial(holder, env), lambda name: name == f"ringleader:{RING}")
+
+
+async def test_a_ring_outlives_the_namespace_of_its_former_lease_over_a_fail_over(
+    env: SharderEnvironment,
+) -> None:
+    await env.namespace("shop", {})
+    await env.ring(activation=ELSEWHERE)
+    a = await env.shard("a")
+    await env.site("one")
+    async with env.sharder("sharder-1"):
+        await env.until_balanced()
+    assert (
+        await Leases(env.client, "shop").get("website-leader")
+    ).spec.holder_identity == f"ringleader:{RING}"
+    await env.client.delete(NAMESPACES, "shop")
+    await eventually(lambda: env.exists(NAMESPACES, "shop"), False)
+    async with env.sharder("sharder-2"):
+        await env.site("two")
+        await eventually(env.owners, {"one": "a-00000001", "two": "a-00000001"})
+        await env.until_condition("Ready", status="True", reason="FormerLease", says="namespace shop of")
+        await env.client.delete(CONTROLLER_RINGS, RING)
+        await eventually(env.drains, lambda drains: list(drains.values()) == [""] * 2)
+        await env.acknowledge_all()
+        await a.release()
+        await env.until_ring_is_gone()
+
+
+async def test_a_former_lease_that_may_not_be_read_is_named_and_waited_for(env: SharderEnvironment) -> None:
+    await env.ring(activation=FORMER)
+    a = await env.shard("a")
+    await env.site("one")
+    refused = Fault(what="error", name="website-leader", user="sharder-1", code=403, message="by no Role")
+    async with env.sharder():
+        fault = await env.plane.faults.add(refused)
+        await env.until_condition("Ready", status="False", reason="FormerLease", says="by no Role")
+        await env.plane.faults.clear(fault)
+        await env.until_condition("Ready", status="True", reason="Working")
+        await eventually(env.owners, {"one": "a-00000001"})
+        await env.plane.faults.add(refused)
+        await env.client.delete(CONTROLLER_RINGS, RING)
+        await eventually(env.drains, {"one": ""})
+        await env.acknowledge_all()
+        await a.release()
+        await env.until_condition("Releasing", reason="RingDeleted", says="by no Role")
+        await env.plane.faults.clear()
+        await env.until_ring_is_gone()
+        assert await holder(env) == ""
 
 
 async def is_told(env: SharderEnvironment) -> bool:

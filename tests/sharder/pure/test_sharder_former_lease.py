@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from kubeio.errors import ServerFailure
+from kubeio.errors import Forbidden, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import activated_holder
 from sharder.membership.activation import Activation
@@ -72,7 +72,7 @@ async def test_a_request_that_is_under_way_does_not_take_the_lease_after_it_was_
         assert holder(server) == ""
 
 
-async def test_a_lease_that_cannot_be_given_back_at_first_is_given_back_later(server: LeaseServer) -> None:
+async def test_a_lease_that_cannot_be_given_back_is_named_and_given_back_later(server: LeaseServer) -> None:
     hold(server, "")
     async with activation(server) as former:
         await asyncio.sleep(0.1)
@@ -81,9 +81,10 @@ async def test_a_lease_that_cannot_be_given_back_at_first_is_given_back_later(se
         returned = asyncio.create_task(former.give_back(), name="give back")
         await asyncio.sleep(20)
         assert not returned.done()
+        assert "503" in former.problem
         server.refuse.clear()
         await returned
-        assert holder(server) == ""
+        assert (holder(server), former.problem) == ("", "")
 
 
 async def test_a_lease_that_is_deleted_under_its_holder_is_created_when_the_holder_must_have_ended(
@@ -111,3 +112,73 @@ async def test_a_lease_that_is_deleted_while_the_ring_holds_it_is_created_at_onc
         del server.leases[FORMER.name]
         await asyncio.sleep(5.1)
         assert (holder(server), former.is_granted) == (RING_HOLDS, True)
+
+
+# ---- out of reach ---------------------------------------------------------------------------------------------
+
+
+def remove_namespace(server: LeaseServer) -> None:
+    """Delete the former controller's namespace: the API server answers a create as it does then."""
+    server.leases.clear()
+    message = f'namespaces "{FORMER.namespace}" not found'
+    server.refuse["create"] = lambda: NotFound("POST", status=404, reason="NotFound", message=message)
+
+
+async def test_without_the_namespace_of_its_lease_a_ring_is_activated_and_given_up(
+    server: LeaseServer,
+) -> None:
+    remove_namespace(server)
+    async with activation(server) as former:
+        await asyncio.sleep(0.1)
+        assert (former.is_granted, former.former_holder) == (True, "")
+        assert former.problem == "namespace shop of the former controller's Lease does not exist"
+        await asyncio.wait_for(former.give_back(), 5)
+
+
+async def test_a_namespace_that_goes_under_the_former_holder_is_no_end_of_its_work(
+    server: LeaseServer,
+) -> None:
+    hold(server, "old-1")
+    async with activation(server) as former:
+        await asyncio.sleep(2)
+        remove_namespace(server)
+        await asyncio.sleep(12)
+        assert (former.is_granted, former.former_holder) == (False, "old-1")
+        await asyncio.sleep(3)
+        assert former.is_granted
+
+
+async def test_a_namespace_that_is_created_again_with_a_holder_takes_the_activation(
+    server: LeaseServer,
+) -> None:
+    remove_namespace(server)
+    async with activation(server) as former:
+        await asyncio.sleep(0.1)
+        server.refuse.clear()
+        hold(server, "old-1")
+        await asyncio.sleep(5.1)
+        assert (former.is_granted, former.former_holder, former.problem) == (False, "old-1", "")
+
+
+@pytest.mark.parametrize("request_", ["get", "create"])
+async def test_a_lease_that_may_not_be_read_or_written_is_named_with_the_answer(
+    server: LeaseServer, request_: str
+) -> None:
+    server.refuse[request_] = lambda: Forbidden("...", status=403, reason="Forbidden", message="by no Role")
+    async with activation(server) as former:
+        await asyncio.sleep(0.1)
+        assert not former.is_granted
+        assert former.problem.startswith("the former controller's Lease shop/shop-leader is out of reach: ")
+        assert "by no Role" in former.problem
+        server.refuse.clear()
+        await asyncio.sleep(1.1)
+        assert (former.is_granted, former.problem) == (True, "")
+
+
+async def test_a_404_that_names_no_namespace_activates_nothing(server: LeaseServer) -> None:
+    message = "the server could not find the requested resource"
+    server.refuse["create"] = lambda: NotFound("POST", status=404, reason="NotFound", message=message)
+    async with activation(server) as former:
+        await asyncio.sleep(3)
+        assert not former.is_granted
+        assert message in former.problem

@@ -47,6 +47,25 @@ def test_a_former_controller_that_leads_beside_the_ring_is_named() -> None:
     assert "old-1 holds the former controller's Lease" in ready.message
 
 
+def test_a_former_lease_out_of_reach_is_named_before_and_after_the_activation() -> None:
+    unreachable = replace(IDLE, former_holder="old-1", former_problem="no Role", activated=False)
+    ready = condition("Ready", TWO, unreachable)
+    assert (ready.status, ready.reason) == (False, "FormerLease")
+    assert ready.message == "no object gets an owner; no Role"
+    activated = replace(IDLE, former_problem="no Role", refused=2, refusals=["by policy"])
+    ready = condition("Ready", TWO, activated)
+    assert (ready.status, ready.reason) == (True, "FormerLease")
+    assert ready.message == (
+        "2 members share the objects; no Role; the API server refuses to label 2 objects: by policy"
+    )
+
+
+def test_a_ring_that_cannot_give_its_former_lease_back_says_why() -> None:
+    stuck = replace(IDLE, released=7, former_problem="no Role")
+    for kind in ("Ready", "Releasing"):
+        assert condition(kind, TWO, stuck).message.endswith("7 objects given up, 0 being given up; no Role")
+
+
 # ---- members --------------------------------------------------------------------------------------------------
 
 
