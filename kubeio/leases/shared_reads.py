@@ -25,12 +25,14 @@ class ReadsLeases(Protocol):
 
 @dataclass(slots=True)
 class _Reads:
-    """Reads of one Lease: how many began, when the last one did, and the number of the last that was answered."""
+    """Reads of one Lease: how many began, when the last one did, the last answer and its number, and who waits."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
     begun: int = 0
     began_at: float = -math.inf
     answered: int = 0
+    answer: Lease | KubeError = field(init=False)
 
 
 class SharedLeaseReads:
@@ -43,22 +45,34 @@ class SharedLeaseReads:
         self._leases: Final = leases
         self._apart_s: Final = apart_s
         self._reads: dict[str, _Reads] = {}
-        self._answers: dict[str, Lease | KubeError] = {}
 
     async def get(self, name: str) -> Lease:
         """Lease *name*, by a read begun after this call. Raises what the read raised, for all who share it."""
-        reads = self._reads.setdefault(name, _Reads())
+        if name not in self._reads:
+            self._forget_idle()
+            self._reads[name] = _Reads()
+        reads = self._reads[name]
+        reads.waiting += 1
         needed = reads.begun + 1
-        async with reads.lock:
-            if reads.answered < needed:
-                await self._keep_apart(reads)
-                reads.begun += 1
-                self._answers[name] = await self._read(name)
-                reads.answered = reads.begun
-        answer = self._answers[name]
-        if isinstance(answer, KubeError):
-            raise answer
-        return answer
+        try:
+            async with reads.lock:
+                if reads.answered < needed:
+                    await self._keep_apart(reads)
+                    reads.begun += 1
+                    reads.answer = await self._read(name)
+                    reads.answered = reads.begun
+        finally:
+            reads.waiting -= 1
+        if isinstance(reads.answer, KubeError):
+            raise reads.answer
+        return reads.answer
+
+    def _forget_idle(self) -> None:
+        """Forget the names that no caller waits for and whose next read may begin at once."""
+        horizon = asyncio.get_running_loop().time() - self._apart_s
+        self._reads = {
+            name: reads for name, reads in self._reads.items() if reads.waiting or reads.began_at > horizon
+        }
 
     async def _keep_apart(self, reads: _Reads) -> None:
         loop = asyncio.get_running_loop()

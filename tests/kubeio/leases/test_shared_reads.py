@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -103,6 +104,42 @@ async def test_reads_of_one_lease_are_kept_apart_and_a_single_question_does_not_
     began = asyncio.get_running_loop().time()
     await holder(reads, "a")
     assert asyncio.get_running_loop().time() - began == READ_S
+
+
+async def test_reads_are_kept_apart_whatever_else_is_read_between_them() -> None:
+    leases = SlowLeases("a", "b")
+    reads = SharedLeaseReads(leases, apart_s=10.0)
+    began = asyncio.get_running_loop().time()
+    for name in "aba":
+        await holder(reads, name)
+    assert asyncio.get_running_loop().time() - began == 10.0 + READ_S
+
+
+async def test_one_read_of_a_lease_is_under_way_whatever_else_is_read() -> None:
+    leases = SlowLeases("a", "b")
+    reads = SharedLeaseReads(leases)
+    began = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        for name in "aba":
+            tasks.create_task(holder(reads, name))
+            await asyncio.sleep(READ_S / 4)
+    assert asyncio.get_running_loop().time() - began == 2 * READ_S
+
+
+@pytest.mark.parametrize("apart_s", [0.0, 10.0])
+async def test_names_that_none_asks_for_any_more_take_no_memory(apart_s: float) -> None:
+    """A replica that is rolled daily has another name each day."""
+    names = [f"web-1-{life:08x}" for life in range(1000)]
+    reads = SharedLeaseReads(SlowLeases(*names), apart_s=apart_s)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for name in names:
+            await holder(reads, name)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 200_000, "and 700 KB if each name stays"
 
 
 async def test_nothing_is_read_without_a_question() -> None:
