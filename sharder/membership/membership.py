@@ -232,8 +232,12 @@ class Membership:
             self._shards[name] = replace(self._shards[name], carried_at=at)
 
     def force(self, name: str) -> None:
-        """Policy or a person wants *name*'s Lease taken although it may be worked under."""
-        if name in self._shards:
+        """Policy or a person wants *name*'s Lease taken although it may be worked under.
+
+        A Lease that its shard does not hold has an end already: a take would begin its contest anew.
+        """
+        shard = self._shards.get(name)
+        if shard is not None and shard.is_held:
             self._forced.add(name)
 
     def note_fresh(self, *, at: float) -> None:

@@ -189,6 +189,32 @@ def test_forcing_a_name_that_released_needs_no_contest() -> None:
     assert [take.contested for _, take in sim.takes_of("m1-00000001")] == [False]
 
 
+def test_a_contest_does_not_begin_anew_if_its_name_is_to_be_forced() -> None:
+    sim = fleet(max_lease_duration_s=60)
+    sim.delete("m1-00000001")
+    sim.run(40)
+    sim.machine.force("m1-00000001")
+    sim.run(22)
+    assert sim.takes_of("m1-00000001") == []
+    assert is_dead(sim.view(), "m1-00000001")
+
+
+def test_a_place_that_is_held_open_is_not_taken_by_force_nor_is_the_next_life_that_fills_it() -> None:
+    sim = LeaseSimulation(hold_s=30)
+    sim.join("m1-00000001", member="m1", hold=True)
+    sim.run(20)
+    sim.release("m1-00000001")
+    sim.run(1)
+    sim.machine.force("m1-00000001")
+    sim.run(1)
+    assert sim.state("m1-00000001") is ShardState.RELEASED
+    sim.edit("m1-00000001", holder_identity="m1-00000001")
+    sim.renew("m1-00000001")
+    sim.run(1)
+    assert sim.state("m1-00000001") is ShardState.READY
+    assert sim.takes_of("m1-00000001") == []
+
+
 def test_an_unrelated_lease_is_never_touched() -> None:
     sim = fleet()
     sim.write(Lease(Meta(name="kube-scheduler", namespace=NAMESPACE), LeaseSpec("node-1_abc", 15)))
