@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 FINALIZER: Final = "ringleader.dev/ring"
 RECORD: Final = "ringleader.dev/ring-record"
 """Annotation of the Lease that keeps the metadata and status of a ring from a file."""
+RECORD_HOLDER: Final = "ringleader-sharder"
+"""Holder of that Lease: an object labelled with its name must not have it taken and deleted like a replica's."""
 LONGEST_LEASE: Final = "longestLeaseDurationSeconds"
 """Field of the status."""
 _ATTEMPTS: Final = 5
@@ -192,6 +194,7 @@ class FileRingStore:
             **lease.metadata.annotations,
             RECORD: msgspec.json.encode(record).decode(),
         }
+        lease.spec.holder_identity = lease.spec.holder_identity or RECORD_HOLDER
         return self._merged(await self._put(lease))
 
     async def _put(self, lease: Lease) -> Lease:

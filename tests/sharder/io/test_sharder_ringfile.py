@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
+from kubeio.models import Lease, Meta
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, EVENTS
 from kubeio.rest.client import Client
@@ -218,6 +219,22 @@ async def test_what_is_immutable_is_remembered_over_restarts(place: Place) -> No
     place.path.write_text(ring(labelDomain="other.example.com"))
     async with place.sharder("team-a", identity="sharder-2"):
         await refused_for(place, "spec.labelDomain")
+
+
+@pytest.mark.parametrize("had_holder", [True, False], ids=["now", "record-of-an-older-version"])
+async def test_a_label_that_names_the_ring_s_record_does_not_take_it(place: Place, had_holder: bool) -> None:
+    await place.env.shard("a")
+    name = record_name(RING)
+    if not had_holder:
+        record = '{"status":{"namespaces":["team-a"]}}'
+        await place.env.leases.create(Lease(Meta(name=name, annotations={RECORD: record})))
+    await place.env.site("one", namespace="team-a", labels={KEYS.shard: name})
+    async with place.sharder("team-a"):
+        await owned(place, "team-a/one")
+        await until_places(place, "filled")
+    lease = await place.env.leases.get(name)
+    assert KEYS.ring_label not in lease.metadata.labels
+    assert KEYS.contested not in lease.metadata.annotations
 
 
 async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place: Place) -> None:
