@@ -119,7 +119,7 @@ class PluginCredentials:
         self._fetch = fetch
         self._clock = clock
         self._description = description
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running: concurrent.futures.Future[Credential] | None = None
         self._credential: Credential | None = None
         self._was_ever_there = False
@@ -164,11 +164,16 @@ class PluginCredentials:
 
         The caller holds the lock.
         """
-        if self._running is None:
-            self._running = concurrent.futures.Future()
-            name = f"credentials of {self._description}"
-            threading.Thread(target=self._renew, args=(self._running,), name=name, daemon=True).start()
-        return self._running
+        if self._running is not None:
+            return self._running
+        running = self._running = concurrent.futures.Future()
+        name = f"credentials of {self._description}"
+        try:
+            threading.Thread(target=self._renew, args=(running,), name=name, daemon=True).start()
+        except RuntimeError as error:  # the container's limit of pids
+            failure = Unreachable(self._description, repr(error), maybe_done=False)
+            running.set_exception(self._note_failure(failure))
+        return running
 
     def _renew(self, running: concurrent.futures.Future[Credential]) -> None:
         try:

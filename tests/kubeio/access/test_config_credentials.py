@@ -236,3 +236,24 @@ async def test_failure_of_what_once_worked_is_an_outage_and_not_a_mistake() -> N
     plugin.failure = None
     clock.advance(1)
     assert (await source.renewed()).authorization.startswith("token-")
+
+
+async def test_a_renewal_whose_thread_cannot_start_is_an_outage_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container has a limit of pids, and threads count."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    _, clock, source = await given()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    clock.advance(85)
+    assert source.current() == Credential("token-1"), "still good"
+    clock.advance(20)
+    assert source.current() is None
+    with pytest.raises(Unreachable, match="can't start new thread"):
+        await source.renewed()
+    monkeypatch.undo()
+    clock.advance(1)
+    assert await source.renewed() == Credential("token-2")
