@@ -79,8 +79,11 @@ class WebhookTrust:
         return known is not None and known[0] == bundle
 
     def is_everywhere(self, bundle: bytes, *, at: float) -> bool:
-        """Whether every configuration has had *bundle* long enough for every API server to know."""
-        return all(
+        """Whether every configuration has had *bundle* long enough for every API server to know.
+
+        False while none is known: a leader that starts has not asked for any yet.
+        """
+        return bool(self._confirmed) and all(
             known is not None and known[0] == bundle and at >= known[1] + self._spread_s
             for known in self._confirmed.values()
         )

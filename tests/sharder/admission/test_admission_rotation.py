@@ -202,6 +202,12 @@ def test_saying_it_again_does_not_start_anew_and_another_bundle_does() -> None:
 
 def test_a_ring_that_is_no_longer_assigned_at_admission_is_not_waited_for() -> None:
     trust = WebhookTrust(spread_s=10)
+    trust.confirm("stays", b"new", at=0)
     trust.expect("gone")
+    assert not trust.is_everywhere(b"new", at=10)
     trust.forget("gone")
-    assert trust.is_everywhere(b"any", at=0)
+    assert trust.is_everywhere(b"new", at=10)
+
+
+def test_a_bundle_is_not_everywhere_while_no_configuration_is_known() -> None:
+    assert not WebhookTrust(spread_s=10).is_everywhere(b"new", at=100), "a leader that just started"
