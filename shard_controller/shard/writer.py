@@ -7,8 +7,8 @@ unanswered. Knows no user code.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
@@ -46,57 +46,51 @@ class Unanswered:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._under_way = 0
-        self._lost_at: deque[float] = deque()
+        self._lost_at = -math.inf
+        """Instant of the last loss of an answer. A request waits for credentials and a connection before it is sent."""
         self._lost_creates: dict[str, float] = {}
-        """When the last lost CREATE of an object's reconciles was sent, by the object's uid."""
+        """Instant of the last loss of an answer to a CREATE, by the uid of the reconciled object; in order."""
 
     @asynccontextmanager
     async def request(self, *, creates_for: str = "") -> AsyncIterator[None]:
         """Around one write; around a CREATE by a reconcile of the object with the uid *creates_for*."""
-        sent_at = self._clock.now()
         self._under_way += 1
         try:
             yield
         except Unreachable as error:
             if error.maybe_done:
-                self._lose(sent_at, creates_for)
+                self._lose(creates_for)
             raise
         except ServerFailure as error:
             if error.status >= 500:  # a server that gives up on a write may still have stored it
-                self._lose(sent_at, creates_for)
+                self._lose(creates_for)
             raise
         except asyncio.CancelledError:
-            self._lose(sent_at, creates_for)
+            self._lose(creates_for)
             raise
         finally:
             self._under_way -= 1
 
-    def _lose(self, sent_at: float, creates_for: str) -> None:
-        self._forget_old()
-        self._lost_at.append(sent_at)
+    def _lose(self, creates_for: str) -> None:
+        self._lost_at = self._clock.now()
+        self._lost_creates.pop(creates_for, None)
+        while (oldest := next(iter(self._lost_creates), "")) and not self.creates_settled_in_s(oldest):
+            del self._lost_creates[oldest]
         if creates_for:
-            self._lost_creates[creates_for] = max(sent_at, self._lost_creates.get(creates_for, sent_at))
+            self._lost_creates[creates_for] = self._lost_at
 
     def settled_in_s(self) -> float | None:
         """In how many seconds every request sent is answered or too old; None while some are under way."""
-        if self._under_way:
-            return None
-        horizon = self._forget_old()
-        return max((at - horizon for at in self._lost_at), default=0.0)
+        return None if self._under_way else max(0.0, self._lost_at - self._horizon)
 
     def creates_settled_in_s(self, uid: str) -> float:
         """In how many seconds no lost CREATE can arrive any more that a reconcile of the object with *uid* sent."""
-        horizon = self._forget_old()
-        return max(0.0, self._lost_creates.get(uid, horizon) - horizon)
+        return max(0.0, self._lost_creates.get(uid, -math.inf) - self._horizon)
 
-    def _forget_old(self) -> float:
-        """Forget what is too old to arrive; gives the time before which that is so."""
-        horizon = self._clock.now() - ANSWER_WITHIN_S
-        while self._lost_at and self._lost_at[0] <= horizon:
-            self._lost_at.popleft()
-        if not self._lost_at:
-            self._lost_creates.clear()
-        return horizon
+    @property
+    def _horizon(self) -> float:
+        """Whatever was lost at this instant or before is too old to arrive."""
+        return self._clock.now() - ANSWER_WITHIN_S
 
 
 class FencedWriter:

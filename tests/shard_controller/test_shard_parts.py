@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -294,6 +296,36 @@ async def test_a_lost_answer_is_settled_a_minute_after_it_was_sent(
     assert unanswered.settled_in_s() == pytest.approx(settled_in_s)
     clock.advance(51)
     assert unanswered.settled_in_s() == 0
+
+
+async def test_a_create_that_waited_to_be_sent_is_settled_a_minute_after_its_answer_was_lost() -> None:
+    clock = ManualClock()
+    unanswered = Unanswered(clock)
+    with suppress(Unreachable):
+        async with unanswered.request(creates_for="u-1"):
+            clock.advance(29)  # for a connection
+            raise Unreachable("POST", "reset", maybe_done=True)
+    assert unanswered.settled_in_s() == unanswered.creates_settled_in_s("u-1") == 60
+    assert unanswered.creates_settled_in_s("u-2") == 0
+
+
+async def test_creates_that_are_settled_take_no_memory_while_others_are_lost() -> None:
+    clock = ManualClock()
+    unanswered = Unanswered(clock)
+    uids = [f"uid-{number}" for number in range(10_000)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for uid in uids:
+            with suppress(Unreachable):
+                async with unanswered.request(creates_for=uid):
+                    raise Unreachable("POST", "reset", maybe_done=True)
+            clock.advance(1)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert unanswered.creates_settled_in_s(uids[-1]) == 59
+    assert after - before < 100_000, "and 400 KB if each uid stays"
 
 
 def test_the_journal_has_a_line_per_record(tmp_path: Path) -> None:
