@@ -99,6 +99,8 @@ class MembershipController:
         )
         self._changed = asyncio.Condition()
         self._under_way: set[str] = set()
+        self._marks: set[str] = set()
+        """Leases whose label for people waits to be written, or is: no other write of theirs waits for it."""
         self._making_rings: asyncio.Task[None] | None = None
         self._pauses: dict[str, ExponentialBackoff] = {}
         self._writing = asyncio.Semaphore(WRITES_AT_ONCE)
@@ -228,11 +230,12 @@ class MembershipController:
             self._orphans.want(intent.name)
             return True
         name = intent.name if isinstance(intent, CreateTombstone) else intent.lease.metadata.name
-        if name in self._under_way:
+        is_mark = isinstance(intent, MarkState)
+        if name in self._under_way or (is_mark and name in self._marks):
             return True
         if isinstance(intent, CreateTombstone) and not self._tombstones.take(now):
             return False
-        self._under_way.add(name)
+        (self._marks if is_mark else self._under_way).add(name)
         tasks.create_task(self._carry_out(intent, name), name=f"{type(intent).__name__} {name}")
         return True
 
@@ -247,8 +250,10 @@ class MembershipController:
         else:
             self._pauses.pop(name, None)
         finally:
-            self._under_way.discard(name)
-            if not isinstance(intent, MarkState):  # nothing is decided by a label for people
+            if isinstance(intent, MarkState):  # nothing is decided by a label for people
+                self._marks.discard(name)
+            else:
+                self._under_way.discard(name)
                 self._woken.set()
 
     def _is_timely(self, intent: LeaseWrite) -> bool:

@@ -173,6 +173,17 @@ async def test_a_thousand_labels_for_people_leave_the_connections_to_others(serv
         }
 
 
+async def test_a_take_does_not_wait_for_its_lease_s_label_for_people(server: LeaseServer) -> None:
+    async with acting(server) as membership:
+        names = [f"x{n:03}-00000001" for n in range(100)]
+        server.takes_s["update"] = 0.5
+        server.join(*names, state="unknown")
+        await asyncio.sleep(1)
+        server.edit(names[-1], holder_identity="")
+        await asyncio.sleep(1)
+        assert state_of(membership, names[-1]) is ShardState.DEAD, "its label is the last of a hundred"
+
+
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
