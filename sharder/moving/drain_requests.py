@@ -47,9 +47,10 @@ class DrainRequests:
         """Objects that wait for the budget."""
         return sum(map(len, self._waiting.values()))
 
-    def add(self, misplaced: Misplaced) -> None:
-        """Request *misplaced* when the budget allows it, unless it is in flight already."""
+    def add(self, misplaced: Misplaced, pass_: Pass) -> None:
+        """Request *misplaced* when the budget allows it, unless it is in flight, as far as the watch shows."""
         if misplaced.ref in self._handoffs:
+            pass_.deferred = True
             return
         kept = misplaced._replace(meta=essential(misplaced.meta, self._context.spec.labels_read))
         self._waiting.setdefault(misplaced.owner, deque()).append(kept)
@@ -79,13 +80,15 @@ class DrainRequests:
                 decision = await self._decide(misplaced)
             except KubeError as error:
                 log.warning("object could not be read", object=str(misplaced.ref), error=str(error))
-                pass_.clean = False
+                pass_.clean, pass_.deferred = False, True
             else:
                 if isinstance(decision, Drain | ReleaseDrain):
                     resource = self._context.resource(misplaced.ref)
                     outcome = await self._context.objects.write(resource, misplaced.meta, decision)
                     pass_.asked += outcome not in (WriteOutcome.REFUSED, WriteOutcome.DENIED)
-                pass_.clean = pass_.clean and isinstance(decision, Nothing)
+                if not isinstance(decision, Nothing):
+                    pass_.clean = False
+                    pass_.deferred |= outcome not in (WriteOutcome.DONE, WriteOutcome.GONE)
         if outcome is not WriteOutcome.DONE:
             self._handoffs.failed(misplaced.ref)
         elif isinstance(decision, ReleaseDrain) and not isinstance(misplaced.role, Controlled):

@@ -9,13 +9,15 @@ import structlog
 
 from kubeio.errors import KubeError
 from kubeio.models import Meta, ObjectRef
+from sharder.moving.drain_requests import DrainRequests
+from sharder.moving.page_check import PageCheck
 from sharder.moving.scan_pass import Pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sharder.moving.drain_requests import DrainRequests
-    from sharder.moving.page_check import PageCheck
+    from sharder.moving.handoffs import Handoffs
+    from sharder.writing.assignment_queue import AssignmentQueue
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -51,21 +53,24 @@ class MissentObjects:
 
 
 class MissentCheck:
-    """Reads and plans the objects of *missent*, a batch at a time; if there are too many, *request_pass* is called."""
+    """Reads and requests the objects of *missent*, a batch at a time.
+
+    *request_pass* is called for too many, and for those that could not be requested at once: a pass tries again.
+    """
 
     def __init__(
         self,
         context: RingContext,
         missent: MissentObjects,
-        page_check: PageCheck,
-        requests: DrainRequests,
+        handoffs: Handoffs,
+        queue: AssignmentQueue,
         *,
         request_pass: Callable[[], None],
     ) -> None:
         self._context = context
         self._missent = missent
-        self._page_check = page_check
-        self._requests = requests
+        self._requests = DrainRequests(context, handoffs)
+        self._page_check = PageCheck(context, handoffs, self._requests, queue)
         self._request_pass = request_pass
         self._is_pass_due = asyncio.Event()
 
@@ -74,8 +79,7 @@ class MissentCheck:
             tasks.create_task(self._request_passes(), name="passes for missent objects")
             while True:
                 refs = await self._missent.get_all()
-                await self._check_all(refs)
-                if len(refs) >= MAX_MISSENT or len(self._requests) > 0:
+                if not await self._check_all(refs) or len(refs) >= MAX_MISSENT:
                     self._is_pass_due.set()
                 await asyncio.sleep(CORRECT_EVERY_S)
 
@@ -86,12 +90,17 @@ class MissentCheck:
             self._request_pass()
             await asyncio.sleep(PASS_EVERY_S)
 
-    async def _check_all(self, refs: list[ObjectRef]) -> None:
+    async def _check_all(self, refs: list[ObjectRef]) -> bool:
+        """Whether every misplaced object of *refs* was requested."""
+        pass_ = Pass(self._context.states.current.scan_version)
+        self._page_check.forget_controllers()
         async with asyncio.TaskGroup() as tasks:
-            pass_ = Pass(self._context.states.current.scan_version)
             for ref in refs:
                 await self._check(ref, pass_)
             self._requests.send_allowed(pass_, tasks)
+            pass_.deferred |= len(self._requests) > 0
+            self._requests.clear()
+        return not pass_.deferred
 
     async def _check(self, ref: ObjectRef, pass_: Pass) -> None:
         resource = self._context.resource(ref)

@@ -62,6 +62,7 @@ class PageCheck:
             if isinstance(role, KubeError):
                 unread.append((meta, role))
                 pass_.clean = pass_.whole = False
+                pass_.deferred = True
                 continue
             self._controller_keys.remember(resource, meta, role)
             self._plan_object(resource, meta, role, pass_)
@@ -88,7 +89,7 @@ class PageCheck:
             return
         match self._context.plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
-                self._requests.add(Misplaced(ref, meta, role, owner))
+                self._requests.add(Misplaced(ref, meta, role, owner), pass_)
             case Assign(was=was) if was and not self._queue.knows(ref):
                 # It may have an owner by now: later pages are as old as the first one, a minute under load.
                 if pass_.confirms(ref, meta.resource_version):
@@ -98,7 +99,7 @@ class PageCheck:
             case UpdateDrain():
                 self._handoffs.redirect_all()
             case Wait():
-                pass
+                pass_.deferred = True
             case _:
                 if self._context.keys.drain in meta.labels:
                     pass_.displace(meta.uid)
@@ -128,7 +129,7 @@ class PageCheck:
         if is_taken_along or not pass_.knows_displaced:
             pass_.clean = False
         else:
-            self._requests.add(misplaced)
+            self._requests.add(misplaced, pass_)
         pass_.displace(misplaced.meta.uid)
 
     def _owner(self, meta: Meta) -> str:

@@ -59,9 +59,7 @@ class Scan:
         self._queue = queue
         self._requests = DrainRequests(context, handoffs)
         self._page_check = PageCheck(context, handoffs, self._requests, queue)
-        self._missent_check = MissentCheck(
-            context, missent, self._page_check, self._requests, request_pass=self.request_pass
-        )
+        self._missent_check = MissentCheck(context, missent, handoffs, queue, request_pass=self.request_pass)
         self._requested = asyncio.Event()
         self._suspects: dict[ObjectRef, str] = {}
         self._touching = Touching(context)

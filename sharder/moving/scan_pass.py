@@ -19,6 +19,7 @@ MAX_SUSPECTS: Final = 2_000
 class Pass:
     """Findings of one pass. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
 
+    *deferred*: an object is not at its place, and no request was written: it waits, or the write failed.
     *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of objects that are
     not at their place: the objects that they control move with them, and are not judged. *suspects* are the versions of
     objects that bear a dead shard's name and are not known to wait; *suspected* are the suspects of the pass before.
@@ -30,6 +31,7 @@ class Pass:
     former: int = 0
     clean: bool = True
     whole: bool = True
+    deferred: bool = False
     displaced: set[str] = field(default_factory=set)
     suspects: dict[ObjectRef, str] = field(default_factory=dict)
     suspected: dict[ObjectRef, str] = field(default_factory=dict)

@@ -85,11 +85,11 @@ async def test_requests_wait_by_owner_for_the_budget_and_what_is_in_flight_is_no
     for name in ("one", "two"):
         ring.server.own(name, "a-1")
         meta = ring.server.objects[name]
-        requests.add(Misplaced(ref(name), meta, ring.kinds.role(WEBSITES, meta), "a-1"))
+        requests.add(Misplaced(ref(name), meta, ring.kinds.role(WEBSITES, meta), "a-1"), pass_)
     async with asyncio.TaskGroup() as tasks:
         requests.send_allowed(pass_, tasks)
         assert len(requests) == 1
-        requests.add(Misplaced(ref("one"), meta, ring.kinds.role(WEBSITES, meta), "a-1"))
+        requests.add(Misplaced(ref("one"), meta, ring.kinds.role(WEBSITES, meta), "a-1"), pass_)
         assert len(requests) == 1
         requests.clear()
     assert len(requests) == 0

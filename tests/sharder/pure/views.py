@@ -102,10 +102,12 @@ class Published:
         self.view = view
         self._changed = asyncio.Condition()
 
-    async def publish(self, view: View) -> None:
+    async def publish(self, view: View, *, same_ring: bool = False) -> None:
+        """Show *view*. *same_ring*: no object's desired owner differs from that before."""
         async with self._changed:
             version = self.view.version + 1
-            self.view = replace(view, version=version, ring_version=version)
+            ring_version = self.view.ring_version if same_ring else version
+            self.view = replace(view, version=version, ring_version=ring_version)
             self._changed.notify_all()
 
     async def wait_newer(self, version: int) -> View:
