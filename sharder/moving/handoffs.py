@@ -274,9 +274,7 @@ class Handoffs:
             case _:
                 return True
         outcome = await context.objects.write(resource, meta, decision)
-        if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
-            self._missent.add(ref)
-        return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
+        return outcome in (WriteOutcome.DONE, WriteOutcome.GONE)  # STALE: the watch will show how it went on
 
     def _plan(self, ref: ObjectRef, meta: Meta) -> Decision:
         context = self._context

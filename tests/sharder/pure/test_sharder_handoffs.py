@@ -119,6 +119,16 @@ async def test_a_forged_request_that_ended_before_it_could_be_redirected_is_miss
         assert await missent_within(missent, 1) == [OF_A]
 
 
+async def test_a_forged_request_obeyed_before_its_redirect_is_missent_when_the_watch_shows_its_end() -> None:
+    """Not before: what the watch shows in flight is not requested."""
+    async with redirecting(WriteOutcome.STALE) as (handoffs, missent, _):
+        (ended,) = forged(handoffs, OF_A)
+        with pytest.raises(TimeoutError):
+            await missent_within(missent, 3.5)
+        handoffs.take(WEBSITES, "", Removed(ended))
+        assert await missent_within(missent, 1) == [OF_A]
+
+
 async def test_a_request_that_changes_while_it_is_redirected_is_planned_anew_and_then_rests() -> None:
     async with redirecting(WriteOutcome.DONE) as (handoffs, _, writes):
         forged(handoffs, OF_A)
