@@ -128,8 +128,10 @@ class ActingRing:
             scope=scope,
             controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
         )
-        self._assigner = Assigner(self._context, self._pending, self._queue, self._unowned, process.limiter)
         missent = MissentObjects()
+        self._assigner = Assigner(
+            self._context, self._pending, self._queue, self._unowned, process.limiter, missent=missent
+        )
         self._handoffs = Handoffs(self._context, missent, ring_view)
         self._scan = Scan(self._context, self._handoffs, missent, self._queue)
         self._ring_view: Final = ring_view

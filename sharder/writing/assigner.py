@@ -18,6 +18,7 @@ from kubeio.models import ObjectKey, ObjectRef
 from kubeio.versions import order
 from sharder.membership.view import OwnerState, WaitReason
 from sharder.planning.decisions import (
+    NOTHING,
     Assign,
     Decision,
     Drain,
@@ -62,6 +63,12 @@ class UnownedLists(Protocol):
     def resume_lists(self) -> None: ...
 
 
+class MissentObjects(Protocol):
+    """Objects that may have an owner to which they do not belong: `sharder.moving.missent.MissentObjects`."""
+
+    def add(self, ref: ObjectRef) -> None: ...
+
+
 class Assigner:
     """Assigns the objects of *queue* until cancelled. Inside, objects go by their names in *pending*."""
 
@@ -72,6 +79,8 @@ class Assigner:
         queue: AssignmentQueue,
         lists: UnownedLists,
         limiter: WriteLimiter,
+        *,
+        missent: MissentObjects,
     ) -> None:
         self._context = context
         self._keys = context.keys
@@ -79,6 +88,7 @@ class Assigner:
         self._queue = queue
         self._lists = lists
         self._limiter = limiter
+        self._missent = missent
         self._evidence = EvidenceReads(
             context.membership.reads,
             self._limiter,
@@ -190,7 +200,10 @@ class Assigner:
                 is_same = self._context.states.current is state or self._plan(pending, seen) == decision
                 if not (is_shown and is_same and self._is_newest(name, pending)):
                     return True
+                state = self._context.states.current
                 await self._write(lane, name, pending, decision)
+                if self._context.states.current is not state and self._plan(pending, seen) != decision:
+                    self._missent.add(pending.ref)  # a pass under the newer ring may have listed it before
             finally:
                 self._limiter.leave()
         finally:
@@ -276,12 +289,15 @@ class Assigner:
                 assert_never(outcome)
 
     async def _read_again(self, lane: Lane, name: str, pending: PendingObject) -> None:
-        meta = await self._context.objects.read(self._context.resource(pending.ref), pending.meta)
+        resource = self._context.resource(pending.ref)
+        meta = await self._context.objects.read(resource, pending.meta)
         if meta is None:
             self._drop(lane, name, pending.meta)
             return
         owner = meta.labels.get(self._keys.shard)
         if owner is not None and self._context.states.current.view.owner_state(owner) is OwnerState.LIVE:
+            if self._context.plan(self._context.subject(resource, meta)) != NOTHING:
+                self._missent.add(pending.ref)  # the write of an older decision, perhaps: its answer was lost
             self._drop(lane, name, meta)
             return
         self._pending.put(pending.ref, meta, at=self._context.clock.now())

@@ -17,6 +17,7 @@ from kubeio.resource import ApiResource
 from sharder.membership.lease_reads import Evidence
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View
+from sharder.moving.missent import MissentObjects
 from sharder.planning.decisions import Assign, Strip
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen
@@ -146,8 +147,12 @@ class Ring(SitesContext):
         self.objects = Objects()
         self.pending = PendingObjects()
         self.limiter = WriteLimiter(clock=self.clock, rng=self.rng)
-        self.queue, self.lists = AssignmentQueue(cast(RingContext, self), self.pending), Lists()
-        self.assigner = Assigner(cast(RingContext, self), self.pending, self.queue, self.lists, self.limiter)
+        context = cast(RingContext, self)
+        self.queue, self.lists = AssignmentQueue(context, self.pending), Lists()
+        self.missent = MissentObjects()
+        self.assigner = Assigner(
+            context, self.pending, self.queue, self.lists, self.limiter, missent=self.missent
+        )
 
     def shows(self, meta: Meta, resource: ApiResource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""

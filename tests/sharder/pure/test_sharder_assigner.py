@@ -31,6 +31,7 @@ from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.assigning import (
     OF_A,
+    OF_B,
     READ_S,
     TWO,
     FakeMembership,
@@ -40,7 +41,7 @@ from tests.sharder.pure.assigning import (
     moving,
     no_slots,
 )
-from tests.sharder.pure.views import CONFIGMAPS, WEBSITES, child_of, make_meta, make_view
+from tests.sharder.pure.views import CONFIGMAPS, WEBSITES, child_of, make_meta, make_view, names_for
 
 pytestmark = pytest.mark.looptime
 
@@ -216,6 +217,30 @@ async def test_an_object_that_has_an_owner_by_now_is_left_to_it() -> None:
         assert len(ring.objects.sent) == 1
         assert ring.owner(OF_A) == "b-1"
         assert len(ring.pending) == 0
+        assert await missent_names(ring) == [OF_A], "it is not where it belongs"
+
+
+async def missent_names(ring: Ring) -> list[str]:
+    async with asyncio.timeout(1):
+        return [ref.key.name for ref in await ring.missent.get_all()]
+
+
+async def test_an_object_whose_assignment_was_on_its_way_while_the_ring_changed_is_missent() -> None:
+    """A pass under the newer ring may have listed it without an owner."""
+    only_a = replace(make_view({"a-1": ShardState.READY, "b-1": ShardState.READY}, {"a": "a-1"}), version=0)
+    async with moving(FakeMembership(only_a, "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 10
+        for name in (OF_A, OF_B):
+            ring.shows(ring.objects.put(make_meta(name)))
+        await asyncio.sleep(1)
+        ring.membership.view = TWO
+        await asyncio.sleep(10)
+        assert [ring.owner(name) for name in (OF_A, OF_B)] == ["a-1", "a-1"]
+        assert await missent_names(ring) == [OF_B]
+        ring.shows(ring.objects.put(make_meta(names_for(TWO, "b", 2)[1])))
+        await asyncio.sleep(20)
+        with pytest.raises(TimeoutError):
+            await missent_names(ring)
 
 
 async def dead_tree(ring: Ring) -> tuple[Meta, Meta]:
