@@ -58,6 +58,13 @@ class DrainRequests:
     def clear(self) -> None:
         self._waiting.clear()
 
+    def trim(self, at_most: int) -> None:
+        """Forget what is more than *at_most*: each owner keeps an equal share, or one would keep all others out."""
+        share = at_most // max(1, len(self._waiting))
+        for queue in self._waiting.values():
+            while len(queue) > share:
+                queue.pop()
+
     def send_allowed(self, pass_: Pass, tasks: asyncio.TaskGroup) -> None:
         """Send the requests that the budget allows; *pass_* gets their outcomes."""
         now = self._context.clock.now()

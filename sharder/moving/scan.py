@@ -35,7 +35,10 @@ log = structlog.get_logger("sharder")
 
 PAGE: Final = 500
 MAX_WAITING: Final = 5000
-"""Objects remembered while the drain budget is used up; then the pass waits."""
+"""Objects remembered while the drain budget is used up; then the list is held."""
+LONGEST_HOLD_S: Final = 30.0
+"""The budget holds a pass for so long in all: one owner that is slow or hangs would keep the next pass from all others.
+A pass that was held so long is followed at once by the next one, so that is also the least time between two."""
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A change of the ring ends a pass; the next one begins this much later."""
@@ -113,7 +116,7 @@ class Scan:
             # NotFound ends the run: RingController asks which resource is served
             pass_ = await self._run_pass()
             self._note_former(pass_, has_landed=has_landed)
-            if pass_.version != self._version:
+            if pass_.version != self._version or (pass_.held_s >= LONGEST_HOLD_S and not pass_.clean):
                 await asyncio.sleep(ANEW_S)
             elif pass_.clean and not len(self._handoffs):
                 self._converge(pass_)
@@ -183,10 +186,7 @@ class Scan:
                     await self._pass_former(resource, pass_, tasks)
                 else:
                     await self._pass_allowed(resource, pass_, tasks)
-            while len(self._requests) and not self._is_outdated(pass_):
-                self._requests.send_allowed(pass_, tasks)
-                if len(self._requests):
-                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
+            await self._send_requests(pass_, tasks, may_wait=0)
         pass_.whole = pass_.whole and pass_.version == self._version
         self._requests.clear()
         self._suspects = pass_.suspects
@@ -240,10 +240,7 @@ class Scan:
                 took_s = self._context.clock.now() - asked_at
                 metas = [item.meta for item in page.objects]
                 await self._page_check.check(resource, metas, pass_)
-                self._requests.send_allowed(pass_, tasks)
-                while len(self._requests) > MAX_WAITING and not self._is_outdated(pass_):
-                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
-                    self._requests.send_allowed(pass_, tasks)
+                await self._send_requests(pass_, tasks, may_wait=MAX_WAITING)
                 if self._is_outdated(pass_):
                     return
                 if self._must_yield():
@@ -254,17 +251,30 @@ class Scan:
                 return
         pass_.clean = pass_.whole = False  # given up, or expired while we waited: the next pass sees the rest
 
+    async def _send_requests(self, pass_: Pass, tasks: asyncio.TaskGroup, *, may_wait: int) -> None:
+        """Send requests until *may_wait* wait at most; once the pass was held too long, the next one sends the rest."""
+        self._requests.send_allowed(pass_, tasks)
+        while len(self._requests) > may_wait and not self._is_outdated(pass_):
+            if pass_.held_s >= LONGEST_HOLD_S:
+                pass_.clean = False
+                self._requests.trim(may_wait)
+                return
+            began_at = self._context.clock.now()
+            await self._handoffs.wait_changed(at_most_s=RETRY_S)
+            pass_.held_s += self._context.clock.now() - began_at
+            self._requests.send_allowed(pass_, tasks)
+
     # ---- between two passes -----------------------------------------------------------------------------------
 
     async def _wait_for_progress(self, pass_: Pass, idle: int) -> None:
-        """Return when another pass is due: the handoffs ended, or the ring changed.
+        """Return when another pass is due: the handoffs ended, the ring changed, or a pass was requested.
 
         *idle* passes in a row could request no handoff (paused, owners silent): they come more rarely.
         """
         in_flight, since = len(self._handoffs), self._context.clock.now()
-        while self._handoffs.budget.is_moving(at=self._context.clock.now()):
+        while len(self._handoffs) or self._handoffs.budget.is_moving(at=self._context.clock.now()):
             await self._handoffs.wait_changed(at_most_s=RETRY_S)
-            if self._version != pass_.version:
+            if self._version != pass_.version or self._requested.is_set():
                 return
             if len(self._handoffs) != in_flight:
                 in_flight, since, self._stalls = len(self._handoffs), self._context.clock.now(), 0

@@ -20,6 +20,7 @@ class Pass:
     """Findings of one pass. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
 
     *deferred*: an object is not at its place, and no request was written: it waits, or the write failed.
+    *listed_s*: how long the lists took; *held_s*: how long the pass waited for the drain budget.
     *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of objects that are
     not at their place: the objects that they control move with them, and are not judged. *suspects* are the versions of
     objects that bear a dead shard's name and are not known to wait; *suspected* are the suspects of the pass before.
@@ -29,6 +30,7 @@ class Pass:
     seen: int = 0
     asked: int = 0
     former: int = 0
+    held_s: float = 0.0
     clean: bool = True
     whole: bool = True
     deferred: bool = False

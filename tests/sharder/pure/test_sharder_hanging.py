@@ -9,8 +9,11 @@ import asyncio
 
 import pytest
 
+from kubeio.models import ObjectKey, ObjectRef
+from sharder.moving import scan
 from sharder.moving.budget import DrainBudget
-from tests.sharder.pure.test_sharder_scan import OF_A, TWO, Ring, passing
+from tests.sharder.pure.test_sharder_scan import OF_A, OF_B, TWO, Ring, passing
+from tests.sharder.pure.views import WEBSITES, names_for
 
 pytestmark = pytest.mark.looptime
 TIMEOUT_S = 60
@@ -45,3 +48,56 @@ async def test_a_shard_that_hangs_is_asked_for_one_more_object_per_timeout() -> 
     async with passing(ring):
         await asyncio.sleep(5 * TIMEOUT_S)
         assert ROOM < len(ring.server.asked) <= ROOM + 4
+
+
+def hanging(count: int) -> Ring:
+    """Shard a-1, which answers nothing, is to give *count* objects up."""
+    ring = Ring(TWO)
+    ring.handoffs.budget = DrainBudget(max_in_flight=1000, max_per_owner=ROOM, timeout_s=TIMEOUT_S)
+    for name in names_for(TWO, "b", count):
+        ring.server.own(name, "a-1")
+    return ring
+
+
+async def test_what_a_pass_leaves_waiting_for_a_shard_that_hangs_is_the_next_pass_s() -> None:
+    """Misplaced, deselected, left behind: whatever comes up later is found although requests to a-1 still wait."""
+    ring = hanging(10 * ROOM)
+    async with passing(ring):
+        await asyncio.sleep(40)
+        ring.server.own(OF_A, "b-1")
+        ring.scan.request_pass()
+        await asyncio.sleep(2 * scan.LONGEST_HOLD_S + 50)  # the list takes as long
+        assert (OF_A, "a-1") in ring.server.asked
+
+
+async def test_more_objects_of_a_shard_that_hangs_than_are_remembered_keep_no_list_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scan, "MAX_WAITING", 2 * ROOM)
+    ring = hanging(10 * ROOM)
+    ring.server.own(OF_A, "b-1")  # on the last page
+    async with passing(ring):
+        await asyncio.sleep(scan.LONGEST_HOLD_S + 50)
+        assert (OF_A, "a-1") in ring.server.asked
+
+
+async def test_passes_that_are_held_by_a_shard_that_hangs_spare_the_server() -> None:
+    ring = hanging(4 * ROOM)
+    async with passing(ring):
+        await asyncio.sleep(3600)
+        assert len(ring.server.asked) <= ROOM + 3600 / TIMEOUT_S, "its budget is what it was"
+        assert 3600 / 90 <= ring.server.circles <= 3600 / scan.LONGEST_HOLD_S
+
+
+async def test_a_pass_that_is_requested_does_not_wait_for_owners_that_are_slow() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(2)
+        assert ring.server.asked == [(OF_B, "b-1")]
+        ring.server.own(OF_A, "b-1")
+        ring.scan.request_pass()
+        for number in range(10):  # a handoff begins or ends every second
+            ring.handoffs.begin(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", f"slow-{number}")), "c-1")
+            await asyncio.sleep(1)
+        assert (OF_A, "a-1") in ring.server.asked

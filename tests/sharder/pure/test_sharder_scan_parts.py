@@ -17,7 +17,7 @@ from sharder.unowned import pending
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure import assigning
 from tests.sharder.pure import test_sharder_scan as scan
-from tests.sharder.pure.views import WEBSITES, child_of, make_meta
+from tests.sharder.pure.views import KEYS, WEBSITES, child_of, make_meta
 
 pytestmark = pytest.mark.looptime
 ANY = ScanVersion(1, 1)
@@ -93,6 +93,21 @@ async def test_requests_wait_by_owner_for_the_budget_and_what_is_in_flight_is_no
         assert len(requests) == 1
         requests.clear()
     assert len(requests) == 0
+
+
+async def test_an_owner_for_which_much_waits_keeps_no_other_owner_s_requests_out() -> None:
+    ring = scan.Ring(scan.TWO)
+    requests = DrainRequests(cast(RingContext, ring), cast(Handoffs, ring.handoffs))
+    for number in range(20):
+        meta = make_meta(f"site-{number}", shard="a-1" if number else "b-1")
+        requests.add(
+            Misplaced(ref(meta.name), meta, ring.kinds.role(WEBSITES, meta), meta.labels[KEYS.shard])
+        )
+    requests.trim(10)
+    assert len(requests) == 5 + 1
+    async with asyncio.TaskGroup() as tasks:
+        requests.send_allowed(Pass(ANY), tasks)
+    assert ref("site-0") in ring.handoffs
 
 
 async def test_an_object_that_no_watch_showed_is_enqueued_once_and_not_beside_too_many(
