@@ -137,10 +137,13 @@ class UnownedReflector:
             self._on_listed()
 
     async def list_orphans(self, selectors: Iterable[str]) -> None:
-        """Take in what *selectors* match: objects of dead names, which the watch does not show. Raises KubeError."""
+        """Take in what *selectors* match: objects of dead names, which the watch does not show. Raises KubeError.
+
+        Ends early when too many objects of the resource wait: the next list shows the rest.
+        """
         for selector in selectors:
             page = _Page(ListMeta(continue_=""))
-            while True:
+            while not self._pending.is_full(self.resource.group_resource):
                 await self._may_list()
                 page = await self._page(page.metadata.continue_, label_selector=selector)
                 for item in page.items or ():

@@ -122,10 +122,12 @@ class UnownedReflectors:
         """Resume lists that wait for capacity in the work queue."""
         is_little = self._sink.backlog() < ENOUGH_TO_DO
         for resource, has_capacity in self._capacity.items():
-            if is_little and not self._pending.is_full(resource.group_resource):
+            if is_little and not self._is_full(resource):
                 has_capacity.set()
             else:
                 has_capacity.clear()
+        if is_little and not self.knows_controlled and any(map(self._is_full, self._controlled)):
+            self._note_listed()
 
     async def run(self) -> None:
         """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
@@ -211,8 +213,11 @@ class UnownedReflectors:
 
     def _note_listed(self) -> None:
         known = [place for place in self._places if self._is_listed(place)]
+        # a kind that is full, since it cannot be written perhaps, stops no other kind
         if not self.knows_controlled and all(
-            place in known for place in self._places if place[0] in self._controlled
+            place in known or self._is_full(place[0])
+            for place in self._places
+            if place[0] in self._controlled
         ):
             self._knows_controlled.set()
             self._orphans_due.set()
@@ -222,6 +227,9 @@ class UnownedReflectors:
             self._sink.enqueue_all()
             selector = self._selection.selector if self._selection is not None else ""
             log.info("unowned watch switched", selector=selector, pending=len(self._pending))
+
+    def _is_full(self, resource: ApiResource) -> bool:
+        return self._pending.is_full(resource.group_resource)
 
     def _is_listed(self, place: ListScope) -> bool:
         if self._listed.get(place) != self._switch:

@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from kubeio.errors import Forbidden, HistoryWentBack, ServerFailure
+from sharder.unowned import pending, reflector
 from sharder.unowned.pending import ENOUGH, AssignmentPriority
 from sharder.unowned.permissions import TRY_AGAIN_S
 from sharder.unowned.reflectors import ENOUGH_TO_DO, LIST_ORPHANS_S, OVERLAP_S
@@ -51,6 +52,22 @@ async def test_what_waits_of_one_kind_holds_no_list_of_another_back() -> None:
         await asyncio.sleep(60)
         assert len(watched.pending) == ENOUGH + 1
         assert "default/page" in watched.enqueued
+
+
+async def test_a_controlled_kind_of_which_too_much_waits_holds_no_list_of_another_kind_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its objects cannot be written, perhaps: what controls them gets its owners."""
+    monkeypatch.setattr(pending, "ENOUGH", 50)
+    monkeypatch.setattr(reflector, "PAGE", 20)
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        watched.fill(3)
+        for number in range(100):
+            watched.servers.configmaps.put(f"page-{number:02}")
+        watched.unowned.select({"a"})
+        await asyncio.sleep(1)
+        assert "default/site-00000" in watched.enqueued
+        assert watched.unowned.listed_at is None
 
 
 async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
@@ -261,6 +278,20 @@ async def test_with_a_thousand_members_a_death_lists_the_dead_and_nothing_else()
         watched.servers.orphans.put("written-late")
         await asyncio.sleep(LIST_ORPHANS_S + 1)
         assert watched.enqueued == ["default/orphan", "default/written-late"]
+
+
+async def test_with_a_thousand_members_a_kind_of_which_too_much_waits_holds_back_no_orphans_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pending, "ENOUGH", 50)
+    monkeypatch.setattr(reflector, "PAGE", 20)
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        for number in range(100):
+            watched.servers.orphans.put(f"orphan-{number:02}")
+        watched.unowned.select(THOUSAND, dead=["dead-1"])
+        await asyncio.sleep(3)
+        assert watched.enqueued.count("default/orphan-00") == 2, "one of each kind"
+        assert len(watched.pending) < 150
 
 
 @pytest.mark.parametrize("later_s", [0.01, 0.03, 0.05, 0.07, 0.09])
