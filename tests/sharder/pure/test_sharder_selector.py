@@ -102,6 +102,14 @@ async def test_a_join_switches_the_watch_after_a_window() -> None:
 
 
 @pytest.mark.looptime
+async def test_the_death_of_a_name_that_never_had_a_lease_selects_its_objects() -> None:
+    """With a short selector they are listed; the names that it leaves out are the same."""
+    live = ("a", "b", "c")
+    switches = await followed((10, live, ("forged",)), (30, live, ()), (50, live, ("forged",)))
+    assert switches == [(0, {"a", "b", "c"}), (10, {"a", "b", "c"})]
+
+
+@pytest.mark.looptime
 async def test_a_contested_name_stays_left_out() -> None:
     began = asyncio.get_running_loop().time()
     view = make_view(
