@@ -261,10 +261,10 @@ class UnownedReflectors:
         return is_wanted and is_next and self._listed.get(place) == self._switch
 
     async def _list_orphans_at(self, place: ListScope) -> None:
-        names = self._orphans()
+        names, switch = self._orphans(), self._switch
         try:
             # it waits for no other list: this task makes all of them, in their order
-            reflector = self._reflector(place, self._switch, partial(self._wait_for_capacity, place[0]))
+            reflector = self._reflector(place, switch, partial(self._wait_for_capacity, place[0]))
             await reflector.list_orphans(selectors_of(self._keys, names))
         except KubeError as error:
             log.warning(
@@ -272,6 +272,6 @@ class UnownedReflectors:
                 resource=place[0].group_resource,
                 error=str(error),
             )
-        if names >= self._orphans():
+        if names >= self._orphans() and switch == self._switch:
             self._orphans_listed.add(place)
             self._note_listed()

@@ -310,6 +310,26 @@ async def test_with_a_thousand_members_a_second_death_begins_the_lists_of_the_de
         assert watched.servers.selectors["websites"][-1] == f"{KEYS.shard} in ({THOUSAND[0]},dead-1)"
 
 
+async def test_with_a_thousand_members_all_that_is_listed_again_has_its_orphans_listed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Namespaces change while the dead are listed: the list of the next watch ends, and its end forgets them."""
+    monkeypatch.setattr(reflector, "PAGE", 20)
+    async with watching() as watched:
+        for number in range(60):
+            watched.servers.orphans.put(f"orphan-{number:02}")
+        watched.fill(100)  # so its versions are newer than those of the orphans
+        for number in range(100):
+            watched.server.remove(f"site-{number:05}")
+        watched.unowned.select(THOUSAND, dead=["dead-1"])
+        while not len(watched.pending):  # noqa: ASYNC110 - the dead are being listed
+            await asyncio.sleep(0.001)
+        watched.servers.on_their_way_s = 0.1
+        watched.unowned.refresh()
+        await asyncio.sleep(LIST_ORPHANS_S - 10)
+        assert len(watched.pending) == 60
+
+
 async def test_a_resource_whose_versions_are_no_numbers_is_reported_and_stops_nothing() -> None:
     async with watching(WEBSITES, CONFIGMAPS) as watched:
         watched.servers.without_numbers = "configmaps"
