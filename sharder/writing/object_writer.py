@@ -127,7 +127,7 @@ class ObjectWriter:
         if not self._permissions.may_try(right):
             return WriteOutcome.DENIED
         ref = ObjectRef(resource.group_resource, meta.key)
-        if self.refusals.again_at(ref) is not None:
+        if self.refusals.again_at(ref, uid=meta.uid) is not None:
             return WriteOutcome.REFUSED
         began = self._clock.now()
         try:

@@ -1,7 +1,8 @@
 """Objects that no patch may change: a policy, a webhook or a schema refuses the label. Recorded, retried, reported.
 
 Pure: time and randomness are passed in. Such an object stays where it is and is tried ever more rarely; the others are
-not affected. Fed by `sharder.writing.object_writer`, read by assigner, passes and status.
+not affected. One that is not tried any more, since it is gone or needs no write, is forgotten. Fed by
+`sharder.writing.object_writer`, read by assigner, passes and status.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 120.0
+FORGOTTEN_S: Final = 600.0
+"""An object that was due for so long was not tried again: passes over a million objects take less."""
 MOST: Final = 20_000
 """Objects remembered, 6 MB: of more, the one refused longest ago is tried like any other."""
 MESSAGES: Final = 3
@@ -29,6 +32,7 @@ _JITTER: Final = 0.2
 
 
 class _Refused(NamedTuple):
+    uid: str
     times: int
     again_at: float
 
@@ -50,6 +54,7 @@ class Refusals:
         self._messages: OrderedDict[ObjectRef, str] = OrderedDict()
 
     def __len__(self) -> int:
+        self._forget()
         return len(self._refused)
 
     def __contains__(self, ref: object) -> bool:
@@ -59,9 +64,12 @@ class Refusals:
         """Record that the server refuses to change an object, whichever client writes."""
         ref = ObjectRef(resource.group_resource, meta.key)
         known = self._refused.pop(ref, None)
+        if known is not None and known.uid != meta.uid:
+            known = None
         times = known.times if known is not None else 0
         delay_s = exponential_s(times, base_s=FIRST_RETRY_S, max_s=LONGEST_RETRY_S)
-        self._refused[ref] = _Refused(times + 1, self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER))
+        again_at = self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER)
+        self._refused[ref] = _Refused(meta.uid, times + 1, again_at)
         if len(self._refused) > MOST:
             self._refused.popitem(last=False)
         self._messages.pop(ref, None)
@@ -76,11 +84,21 @@ class Refusals:
         if self._refused and self._refused.pop(ref, None) is not None:
             self._messages.pop(ref, None)
 
-    def again_at(self, ref: ObjectRef) -> float | None:
-        """Instant of the next try of *ref*; None if it may be tried now."""
+    def again_at(self, ref: ObjectRef, *, uid: str = "") -> float | None:
+        """Instant of the next try of *ref*; None if it may be tried now, or has another *uid* than the one refused."""
         known = self._refused.get(ref) if self._refused else None
-        return known.again_at if known is not None and known.again_at > self._now() else None
+        if known is None or (uid and known.uid != uid):
+            return None
+        return known.again_at if known.again_at > self._now() else None
 
     def messages(self) -> list[str]:
         """The newest refusals, each with its object."""
         return [f"{ref}: {message}" for ref, message in reversed(self._messages.items())]
+
+    def _forget(self) -> None:
+        """Forget what was not tried again, the one refused longest ago first."""
+        while self._refused:
+            ref, first = next(iter(self._refused.items()))
+            if self._now() < first.again_at + FORGOTTEN_S:
+                return
+            self.over(ref)

@@ -22,7 +22,7 @@ from sharder.unowned.access import ObjectAccess
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.object_writer import ObjectWriter, WriteOutcome
-from sharder.writing.refusals import LONGEST_RETRY_S, MESSAGES, MOST, Refusals
+from sharder.writing.refusals import FORGOTTEN_S, LONGEST_RETRY_S, MESSAGES, MOST, Refusals
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
@@ -123,6 +123,36 @@ async def test_a_refused_object_is_tried_ever_more_rarely_and_at_last_every_two_
     await asyncio.sleep(LONGEST_RETRY_S)
     assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
     assert len(writing.writer.refusals) == 0
+
+
+async def test_an_object_made_anew_under_the_name_of_a_refused_one_is_tried_at_once() -> None:
+    writing = Writing(make_meta("x"))
+    for _ in range(300):
+        await writing.write(Assign("a-1"))
+        await asyncio.sleep(1)
+    writing.meta = writing.server.meta = msgspec.structs.replace(writing.meta, uid="another")
+    patches = writing.server.patches
+    assert await writing.write(Assign("a-1")) is WriteOutcome.REFUSED
+    assert writing.server.patches == patches + 1
+    assert len(writing.reported) == 2, "it is another object"
+    await asyncio.sleep(2)
+    writing.server.error = None
+    assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
+
+
+async def test_a_refused_object_that_is_not_tried_again_is_forgotten() -> None:
+    """It was deleted, or needs no write any more."""
+    kept, gone = Writing(make_meta("x")), make_meta("gone")
+    kept.server.error = Forbidden("PATCH", status=403, reason="Forbidden", message=POLICY)
+    await kept.writer.write(WEBSITES, gone, Assign("a-1"))
+    for _ in range(int(FORGOTTEN_S + LONGEST_RETRY_S)):
+        await kept.write(Assign("a-1"))
+        await asyncio.sleep(1)
+    assert len(kept.writer.refusals) == 1
+    assert [message.partition(": ")[0] for message in kept.writer.refusals.messages()] == [
+        "websites.example.com/ns/x"
+    ]
+    assert len(kept.reported) == 2, "each once"
 
 
 async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resource() -> None:
