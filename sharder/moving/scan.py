@@ -98,10 +98,10 @@ class Scan:
         self._requested.set()
 
     async def run(self) -> None:
-        await self._handoffs.synced.wait()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._touching.run(), name="touch")  # it compares with the namespaces of now
+            await self._handoffs.synced.wait()
             tasks.create_task(self._missent_check.run(), name="missent objects")
-            tasks.create_task(self._touching.run(), name="touch")
             tasks.create_task(self._run_passes(), name="passes")
 
     async def _run_passes(self) -> None:

@@ -22,7 +22,7 @@ from sharder.moving.budget import DrainBudget
 from sharder.moving.handoffs import Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import LONGEST_RETRY_S, YIELDS_S, Scan
-from sharder.planning.decisions import Drain
+from sharder.planning.decisions import Drain, Touch
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.ringspec.spec import RingResource
@@ -60,6 +60,7 @@ class Server:
         self.objects: dict[str, Meta] = {}
         self.pages_of_sites: dict[str, Meta] = {}
         self.asked: list[tuple[str, str]] = []
+        self.touched: list[str] = []
         self.circles = 0
         self.reads = 0
         self.asked_for_pages_at: list[float] = []
@@ -92,6 +93,9 @@ class Server:
         return ControllerSeen(found.labels.get(KEYS.shard)) if found else ControllerSeen(exists=False)
 
     async def write(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
+        if isinstance(decision, Touch):
+            self.touched.append(meta.name)
+            return WriteOutcome.DONE
         assert isinstance(decision, Drain)
         self.asked.append((meta.name, decision.to))
         labels = {**meta.labels, KEYS.drain: decision.to}
@@ -211,6 +215,21 @@ async def test_a_removed_resource_is_free_only_after_a_pass_that_began_when_noth
         assert not ring.scan.former_free.is_set()
         await asyncio.sleep(LONGEST_RETRY_S + 1)
         assert ring.scan.former_free.is_set()
+
+
+async def test_a_namespace_that_is_deselected_before_all_handoffs_are_known_is_touched() -> None:
+    """The assigner is at work by then: an assignment to it may be on its way."""
+    ring = Ring(TWO)
+    ring.server.objects["unowned"] = make_meta("unowned")
+    ring.handoffs.synced.clear()
+    ring.states.set_selected({"ns"})
+    async with passing(ring):
+        await asyncio.sleep(1)
+        ring.states.set_selected(set())
+        await asyncio.sleep(5)
+        ring.handoffs.synced.set()
+        await asyncio.sleep(5)
+    assert ring.server.touched == ["unowned"]
 
 
 async def test_passes_do_not_yield_for_ever() -> None:
