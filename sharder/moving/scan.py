@@ -36,9 +36,11 @@ log = structlog.get_logger("sharder")
 PAGE: Final = 500
 MAX_WAITING: Final = 5000
 """Objects remembered while the drain budget is used up; then the list is held."""
-LONGEST_HOLD_S: Final = 30.0
+HOLD_S: Final = 30.0
 """The budget holds a pass for so long in all: one owner that is slow or hangs would keep the next pass from all others.
 A pass that was held so long is followed at once by the next one, so that is also the least time between two."""
+HOLD_PER_LIST: Final = 10
+"""It holds a pass so many times as long as its lists took, if that is more: a large ring is not listed all the time."""
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A change of the ring ends a pass; the next one begins this much later."""
@@ -116,7 +118,7 @@ class Scan:
             # NotFound ends the run: RingController asks which resource is served
             pass_ = await self._run_pass()
             self._note_former(pass_, has_landed=has_landed)
-            if pass_.version != self._version or (pass_.held_s >= LONGEST_HOLD_S and not pass_.clean):
+            if pass_.version != self._version or (_is_held_long(pass_) and not pass_.clean):
                 await asyncio.sleep(ANEW_S)
             elif pass_.clean and not len(self._handoffs):
                 self._converge(pass_)
@@ -238,6 +240,7 @@ class Scan:
             asked_at = self._context.clock.now()
             async for page in pages:
                 took_s = self._context.clock.now() - asked_at
+                pass_.listed_s += took_s
                 metas = [item.meta for item in page.objects]
                 await self._page_check.check(resource, metas, pass_)
                 await self._send_requests(pass_, tasks, may_wait=MAX_WAITING)
@@ -255,7 +258,7 @@ class Scan:
         """Send requests until *may_wait* wait at most; once the pass was held too long, the next one sends the rest."""
         self._requests.send_allowed(pass_, tasks)
         while len(self._requests) > may_wait and not self._is_outdated(pass_):
-            if pass_.held_s >= LONGEST_HOLD_S:
+            if _is_held_long(pass_):
                 pass_.clean = False
                 self._requests.trim(may_wait)
                 return
@@ -303,3 +306,8 @@ class Scan:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in waits:
                     wait.cancel()
+
+
+def _is_held_long(pass_: Pass) -> bool:
+    """Whether the drain budget held *pass_* so long that another one is due."""
+    return pass_.held_s >= max(HOLD_S, HOLD_PER_LIST * pass_.listed_s)

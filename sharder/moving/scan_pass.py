@@ -30,6 +30,7 @@ class Pass:
     seen: int = 0
     asked: int = 0
     former: int = 0
+    listed_s: float = 0.0
     held_s: float = 0.0
     clean: bool = True
     whole: bool = True
