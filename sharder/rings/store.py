@@ -82,7 +82,7 @@ class RingStore(Protocol):
         """The ring as what an Event is about."""
 
     async def read(self) -> Ring:
-        """The newest state, by a consistent read."""
+        """The newest state, by a consistent read. Raises NotFound if the ring is gone."""
 
     async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         """Merge *metadata* into the version that was read. Raises Conflict if there is a newer one."""
@@ -107,7 +107,12 @@ class ClusterRingStore:
         return Regarding(CONTROLLER_RINGS.api_version, CONTROLLER_RINGS.kind, self._name, "", self._uid)
 
     async def read(self) -> Ring:
-        return await self._client.get(CONTROLLER_RINGS, self._name, type=Ring)
+        found = await self._client.get(CONTROLLER_RINGS, self._name, type=Ring)
+        if found.metadata.uid != self._uid:
+            attempted = f"GET {CONTROLLER_RINGS.path(name=self._name)}"
+            message = f"uid is {found.metadata.uid}, was {self._uid}: another ring has the name"
+            raise NotFound(attempted, status=404, reason="NotFound", message=message)
+        return found
 
     async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         patch = MergePatch({"metadata": {**metadata, "resourceVersion": version}})
@@ -128,7 +133,7 @@ class ClusterRingStore:
 
     async def leave(self) -> None:
         found = (await self.read()).metadata
-        if found.uid != self._uid or FINALIZER not in found.finalizers:
+        if FINALIZER not in found.finalizers:
             return
         at = f"/metadata/finalizers/{found.finalizers.index(FINALIZER)}"
         patch = JsonPatch().test("/metadata/uid", self._uid).test(at, FINALIZER).remove(at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -11,7 +12,7 @@ import pytest_asyncio
 from devcluster.faults import Fault
 from devcluster.plane import ControlPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.errors import Invalid
+from kubeio.errors import Invalid, NotFound
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
@@ -204,7 +205,8 @@ async def test_the_finalizer_of_another_ring_of_that_name_stays(env: SharderEnvi
         await env.plane.faults.clear()
         with pytest.raises(Invalid):
             await leaving
-        await store.leave()
+        with pytest.raises(NotFound):
+            await store.leave()
     assert (await stored(env)).metadata.finalizers == [FINALIZER]
 
 
@@ -217,6 +219,25 @@ async def test_another_ring_of_that_name_may_have_its_leases_elsewhere(env: Shar
         await recreate(env, leaseNamespace="kube-system")
         await env.plane.faults.add(Fault(what="expire_watches", user=SHARDER, resource=RINGS, count=1))
         await env.plane.faults.clear(cut)
+        await env.until_condition("Balanced", reason="NoMembers")
+
+
+async def test_a_new_leader_writes_nothing_to_another_ring_of_the_name_that_it_knows(
+    env: SharderEnvironment,
+) -> None:
+    """Its ring watch is silent, and shows neither the deletion nor the creation."""
+    await env.ring()
+    async with env.sharder(leads=False) as rings:
+        await wait_until(rings.synced.is_set)
+        await set_finalizers(env, [FINALIZER])
+        await env.plane.faults.add(Fault(what="mute_watches", user=SHARDER, resource=RINGS))
+        await recreate(env, leaseNamespace="kube-system")
+        reads = await env.plane.faults.add(Fault(what="latency", user=SHARDER, verb="get", resource=RINGS))
+        rings.lead()
+        await eventually(partial(env.plane.faults.hits, reads), lambda hits: hits > 1)
+        assert (await stored(env)).metadata.finalizers == []
+        await env.plane.faults.clear()
+        await env.plane.faults.add(Fault(what="expire_watches", user=SHARDER, resource=RINGS, count=1))
         await env.until_condition("Balanced", reason="NoMembers")
 
 
