@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from kubeio.cancellation import cancellable
 from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
@@ -113,7 +114,8 @@ class Webhook:
         """Answer for one ring until cancelled. An obstacle is logged; the ring is worked all the same."""
         while True:
             try:
-                await self._serve(spec, kinds, membership, releasing=releasing)
+                serving = self._serve(spec, kinds, membership, releasing=releasing)
+                await cancellable(serving, name=f"admission of {spec.name}")
             except* KubeError as group:
                 messages = [
                     failure(error).message for error in group.exceptions if isinstance(error, KubeError)

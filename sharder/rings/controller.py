@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from kubeio.cancellation import cancellable
 from kubeio.errors import Conflict, InputError, KubeError, NotFound, first_error
 from kubeio.program.failures import failure
 from sharder.errors import RingRefused
@@ -97,7 +98,7 @@ class RingController:
         """Run under the present spec; an obstacle is reported, and the run retried."""
         while True:
             try:
-                await self._run_once()
+                await cancellable(self._run_once(), name=f"ring run {self.name}")
             except RingRefused as refused:
                 log.error("ring refused", ring=self.name, problems=[str(p) for p in refused.problems])
                 await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from kubeio.backoff import ExponentialBackoff
+from kubeio.cancellation import cancellable
 from kubeio.errors import (
     ApiError,
     Expired,
@@ -114,7 +115,7 @@ class UnownedReflector:
         """Raises what makes the first list impossible."""
         while True:
             try:
-                await self._see()
+                await cancellable(self._see(), name=f"unowned {self.resource.group_resource}")
             except* KubeError as group:
                 error = first_error(group)
                 if isinstance(error, Forbidden):

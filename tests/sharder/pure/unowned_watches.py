@@ -89,8 +89,9 @@ class Watched:
         self.permissions = MissingPermissions(
             now=clock.now, on_change=lambda right, missing: self.reported.append(f"{right} {missing}")
         )
+        self.access = ObjectAccess(cast(Client, self.servers), self.permissions, clock, rng())
         self.unowned = UnownedReflectors(
-            ObjectAccess(cast(Client, self.servers), self.permissions, clock, rng()),
+            self.access,
             resources,
             self.pending,
             self,
