@@ -46,7 +46,7 @@ PAGE: Final = 1000
 """Objects in a page: large pages cost the server less in all, small ones need less memory here."""
 GIVES_UP_S: Final = 10.0
 """A first list that failed for so long delays no other resource any more; it is retried."""
-_FINAL: Final = (InputError, NotFound, Unauthorized)
+_FINAL: Final = (InputError, Unauthorized)
 """A first list that fails like this ends the run under this spec: discovery or authentication has to be repeated."""
 
 
@@ -112,7 +112,7 @@ class UnownedReflector:
             self._listing.cancel()
 
     async def run(self) -> None:
-        """Raises what makes the first list impossible."""
+        """Raises what makes the first list impossible, and at any time NotFound: another version may be served."""
         while True:
             try:
                 await cancellable(self._see(), name=f"unowned {self.resource.group_resource}")
@@ -120,7 +120,7 @@ class UnownedReflector:
                 error = first_error(group)
                 if isinstance(error, Forbidden):
                     await self._denied(error)
-                elif not self.begun.is_set() and isinstance(error, _FINAL):
+                elif isinstance(error, NotFound) or (not self.begun.is_set() and isinstance(error, _FINAL)):
                     raise error from None
                 else:
                     self._failed(error)

@@ -130,7 +130,7 @@ class UnownedReflectors:
             self._note_listed()
 
     async def run(self) -> None:
-        """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
+        """Run until cancelled; raises what makes the first list of a resource impossible (401), and any 404."""
         async with asyncio.TaskGroup() as tasks:
             for place in self._places:
                 tasks.create_task(self._follow(place), name=f"unowned {place[0].group_resource}")

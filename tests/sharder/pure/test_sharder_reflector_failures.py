@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kubeio.errors import BadRequest
+from kubeio.errors import BadRequest, NotFound, first_error
 from sharder.unowned import reflector
-from tests.sharder.pure.unowned_watches import broken, watching
+from tests.sharder.pure.unowned_watches import Watched, broken, watching
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 pytestmark = pytest.mark.looptime
@@ -70,3 +70,18 @@ async def test_a_request_line_that_is_too_long_for_a_proxy_ends_nothing() -> Non
         watched.unowned.select({"a"})
         await asyncio.sleep(30)
         assert len(watched.pending) == 4
+
+
+async def test_a_resource_that_is_no_longer_found_ends_the_watches_so_that_its_version_is_asked_for() -> None:
+    watched = Watched(WEBSITES)
+    running = asyncio.create_task(watched.unowned.run())
+    watched.unowned.select({"a"})
+    await asyncio.sleep(3)
+    watched.server.refuse = [NotFound("WATCH", status=404)] * 1000
+    watched.server.cut_streams()
+    done, _ = await asyncio.wait({running}, timeout=60)
+    running.cancel()
+    [result] = await asyncio.gather(running, return_exceptions=True)
+    assert done
+    assert isinstance(result, ExceptionGroup)
+    assert isinstance(first_error(result), NotFound)
