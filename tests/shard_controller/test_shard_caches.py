@@ -292,7 +292,7 @@ class IndexMachine(RuleBasedStateMachine):
     def writes(self, name: str, names: list[str]) -> None:
         answer = self._next(name, names)
         self.kind.wrote(answer)
-        if name in self.seen:
+        if name in self.seen or name in self.own:
             self.own[name] = (self.version, names)
 
     @rule(name=NAMES)
