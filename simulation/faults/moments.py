@@ -21,6 +21,8 @@ _FEW: Final = 4
 """So many objects that the ring is free of labels between the first and the last of them."""
 _MANY: Final = 30
 """So many objects that some are handed over while the sharder corrects others."""
+_HELD_S: Final = 0.3
+"""So long a watch lags: longer than a shard takes to pass an object on."""
 _NEW_PAGE: Final = 1000
 """Number of a page that users do not create."""
 _DRIFT: Final = 1.005
@@ -155,20 +157,49 @@ def _give_unknown_name(strike: Strike) -> None:
 
 @fault_at_rest(0.1)
 def labels_forged_at_rest(strike: Strike) -> None:
-    """Drain labels are written by hand while nothing moves: no pass over all objects is due. Writes fail, perhaps.
+    """Drain labels are written by hand while nothing moves: no pass over all objects is due.
 
-    Some are those of ConfigMaps, all that a website controls.
+    Some are those of ConfigMaps, all that a website controls. Perhaps writes fail meanwhile, the sharder's watches lag,
+    or a shard is silent.
     """
     strike.note("labels_forged_at_rest")
     if strike.rng.random() < 0.5:
         failing = Rule("server_errors", verb="PATCH", share=0.3, code=strike.rng.choice((429, 500)))
         strike.add_rule(failing, strike.rng.uniform(0.5, 5))
     for _ in range(_MANY):
-        path, to = strike.site(), strike.rng.choice((strike.shard(), STRANGER))
-        if not path or strike.works_pages(to):
-            continue
+        to = strike.rng.choice((strike.shard(), STRANGER))
         if strike.rng.random() < 0.3:
-            for name in children_of(path.rpartition("/")[2], strike.fleet.scale):
-                strike.forge_label(f"{CHILDREN_PATH}/{name}", KEYS.drain, to)
+            _ask_for_children(strike, to)
         else:
-            strike.forge_label(path, KEYS.drain, to)
+            _ask_for_one(strike, to)
+    match strike.rng.choice(("", "late watches", "silence")):
+        case "late watches":
+            strike.fleet.world.after(strike.rng.uniform(0.001, 0.01), partial(_hold_watches, strike))
+        case "silence":
+            if (replica := strike.live_shard()) is not None:
+                strike.cut_off(replica.process, 1.3 * strike.lease_s)
+                strike.fleet.world.after(1.1 * strike.lease_s, partial(_ask_for_many, strike, replica.shard))
+
+
+def _ask_for_one(strike: Strike, to: str) -> None:
+    if (path := strike.site()) and not strike.works_pages(to):
+        strike.forge_label(path, KEYS.drain, to)
+
+
+def _ask_for_many(strike: Strike, to: str) -> None:
+    for _ in range(_MANY):
+        _ask_for_one(strike, to)
+
+
+def _ask_for_children(strike: Strike, to: str) -> None:
+    """All ConfigMaps that one website controls."""
+    if (path := strike.site()) and not strike.works_pages(to):
+        for name in children_of(path.rpartition("/")[2], strike.fleet.scale):
+            strike.forge_label(f"{CHILDREN_PATH}/{name}", KEYS.drain, to)
+
+
+def _hold_watches(strike: Strike) -> None:
+    """Sharders see labels, and their ends, late."""
+    for stream in strike.fleet.network.streams:
+        if stream.process.name.startswith("sharder") and "/websites" in stream.path:
+            stream.held_until = strike.fleet.world.now + _HELD_S
