@@ -129,7 +129,7 @@ class Activation:
         try:
             lease = await leases.get(former.name)
         except NotFound:
-            if self._seen is not None and not self._is_free(self._seen[0]):
+            if self._seen is not None and not self._has_ended(*self._seen):
                 return self._seen[0]  # deleted by hand: its holder may not know yet
             return await self._create(leases, former)
         if not self._is_free(lease):
@@ -171,6 +171,11 @@ class Activation:
         if self._seen is None or record.heartbeat_of(self._seen[0].spec) != record.heartbeat_of(lease.spec):
             self._seen = (lease, now)
         return now - self._seen[1] >= duration_s(lease)
+
+    def _has_ended(self, lease: Lease, seen_at: float) -> bool:
+        """Whether the holder of a deleted *lease*, last seen at *seen_at*, must know that. A ring makes it again."""
+        of_ring = (lease.spec.holder_identity or "").startswith(activated_holder(""))
+        return self._clock.now() - seen_at >= (former_duration_s(lease) if of_ring else duration_s(lease))
 
     def _failed(self, former: LeaseRef, error: KubeError) -> None:
         where = f"{former.namespace}/{former.name}"

@@ -141,10 +141,11 @@ class MembershipController:
         if self.membership.unknown_name_seen(name, at=self._clock.now()):
             self._woken.set()
 
-    def force(self, name: str) -> None:
-        """Have *name*'s Lease taken although it may still be worked under (policy `Force`)."""
-        self.membership.force(name)
+    def force(self, name: str) -> bool:
+        """Have *name*'s Lease taken although it may still be worked under (policy `Force`); whether it will be."""
+        is_forced = self.membership.force(name)
         self._woken.set()
+        return is_forced
 
     def act(self, acting: bool) -> None:
         """Write what membership decides (the leader), or only read (a standby)."""

@@ -231,14 +231,16 @@ class Membership:
         if name in self._shards:
             self._shards[name] = replace(self._shards[name], carried_at=at)
 
-    def force(self, name: str) -> None:
-        """Policy or a person wants *name*'s Lease taken although it may be worked under.
+    def force(self, name: str) -> bool:
+        """Policy or a person wants *name*'s Lease taken although it may be worked under; whether it will be.
 
         A Lease that its shard does not hold has an end already: a take would begin its contest anew.
         """
         shard = self._shards.get(name)
-        if shard is not None and shard.is_held:
-            self._forced.add(name)
+        if shard is None or not shard.is_held:
+            return False
+        self._forced.add(name)
+        return True
 
     def note_fresh(self, *, at: float) -> None:
         """Our reads are complete as of *at* (a bookmark, or when a consistent read began).

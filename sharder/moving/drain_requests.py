@@ -96,6 +96,8 @@ class DrainRequests:
                 if not isinstance(decision, Nothing):
                     pass_.clean = False
                     pass_.deferred |= outcome not in (WriteOutcome.DONE, WriteOutcome.GONE)
+                elif misplaced.controller is not None:
+                    pass_.deferred = True  # its controller is elsewhere, too, and may come without it
         if outcome is not WriteOutcome.DONE:
             self._handoffs.failed(misplaced.ref)
         elif isinstance(decision, ReleaseDrain) and not isinstance(misplaced.role, Controlled):

@@ -315,9 +315,8 @@ class Handoffs:
         if self._context.spec.drain_policy is not DrainPolicy.FORCE:
             return
         for owner in owners:
-            if owner not in self._forced:
+            if owner not in self._forced and self._context.membership.force(owner):
                 self._forced.add(owner)
-                self._context.membership.force(owner)
 
     def _forces_in_s(self) -> float | None:
         """Seconds until some late owner may have to be forced; None if none may."""
@@ -325,4 +324,5 @@ class Handoffs:
             return None
         now = self._context.clock.now()
         waits = [self.budget.hangs_at(owner) - now for owner in self._reported - self._forced]
-        return max(0.0, min(waits)) if waits else None
+        wait_s = min(waits, default=None)
+        return wait_s if wait_s is None or wait_s > 0 else RETRY_S

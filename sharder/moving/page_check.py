@@ -127,7 +127,7 @@ class PageCheck:
         controller = misplaced.controller
         is_taken_along = controller is not None and controller.uid in pass_.displaced
         if is_taken_along or not pass_.knows_displaced:
-            pass_.clean = False
+            pass_.clean, pass_.deferred = False, True
         else:
             self._requests.add(misplaced, pass_)
         pass_.displace(misplaced.meta.uid)

@@ -118,7 +118,7 @@ class Scan:
             # NotFound ends the run: RingController asks which resource is served
             pass_ = await self._run_pass()
             self._note_former(pass_, has_landed=has_landed)
-            if pass_.version != self._version or (_is_held_long(pass_) and not pass_.clean):
+            if pass_.version != self._version or (pass_.held_s >= _longest_hold_s(pass_) and not pass_.clean):
                 await asyncio.sleep(ANEW_S)
             elif pass_.clean and not len(self._handoffs):
                 self._converge(pass_)
@@ -188,7 +188,7 @@ class Scan:
                     await self._pass_former(resource, pass_, tasks)
                 else:
                     await self._pass_allowed(resource, pass_, tasks)
-            await self._send_requests(pass_, tasks, may_wait=0)
+            await self._send_requests(pass_, tasks, may_wait=0, hold_s=_longest_hold_s(pass_))
         pass_.whole = pass_.whole and pass_.version == self._version
         self._requests.clear()
         self._suspects = pass_.suspects
@@ -243,7 +243,8 @@ class Scan:
                 pass_.listed_s += took_s
                 metas = [item.meta for item in page.objects]
                 await self._page_check.check(resource, metas, pass_)
-                await self._send_requests(pass_, tasks, may_wait=MAX_WAITING)
+                # not longer: a list expires after five minutes, and the next one would end at the same page
+                await self._send_requests(pass_, tasks, may_wait=MAX_WAITING, hold_s=HOLD_S)
                 if self._is_outdated(pass_):
                     return
                 if self._must_yield():
@@ -254,11 +255,13 @@ class Scan:
                 return
         pass_.clean = pass_.whole = False  # given up, or expired while we waited: the next pass sees the rest
 
-    async def _send_requests(self, pass_: Pass, tasks: asyncio.TaskGroup, *, may_wait: int) -> None:
-        """Send requests until *may_wait* wait at most; once the pass was held too long, the next one sends the rest."""
+    async def _send_requests(
+        self, pass_: Pass, tasks: asyncio.TaskGroup, *, may_wait: int, hold_s: float
+    ) -> None:
+        """Send requests until *may_wait* wait at most; once the pass was held for *hold_s*, the next sends the rest."""
         self._requests.send_allowed(pass_, tasks)
         while len(self._requests) > may_wait and not self._is_outdated(pass_):
-            if _is_held_long(pass_):
+            if pass_.held_s >= hold_s:
                 pass_.clean = False
                 self._requests.trim(may_wait)
                 return
@@ -308,6 +311,6 @@ class Scan:
                     wait.cancel()
 
 
-def _is_held_long(pass_: Pass) -> bool:
-    """Whether the drain budget held *pass_* so long that another one is due."""
-    return pass_.held_s >= max(HOLD_S, HOLD_PER_LIST * pass_.listed_s)
+def _longest_hold_s(pass_: Pass) -> float:
+    """How long the drain budget may hold *pass_* until another one is due."""
+    return max(HOLD_S, HOLD_PER_LIST * pass_.listed_s)

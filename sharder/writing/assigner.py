@@ -202,8 +202,11 @@ class Assigner:
                     return True
                 state = self._context.states.current
                 await self._write(lane, name, pending, decision)
-                if self._context.states.current is not state and self._plan(pending, seen) != decision:
-                    self._missent.add(pending.ref)  # a pass under the newer ring may have listed it before
+                if (
+                    self._context.states.current is not state
+                    and (seen is not None or self._plan(pending, seen) != decision)
+                ):  # a pass under the newer ring may have listed it before; its controller may have moved, too
+                    self._missent.add(pending.ref)
             finally:
                 self._limiter.leave()
         finally:
@@ -296,7 +299,8 @@ class Assigner:
             return
         owner = meta.labels.get(self._keys.shard)
         if owner is not None and self._context.states.current.view.owner_state(owner) is OwnerState.LIVE:
-            if self._context.plan(self._context.subject(resource, meta)) != NOTHING:
+            subject = self._context.subject(resource, meta)
+            if self._context.plan(subject) != NOTHING or self._context.may_be_left_behind(subject):
                 self._missent.add(pending.ref)  # the write of an older decision, perhaps: its answer was lost
             self._drop(lane, name, meta)
             return

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from devcluster.embedded.store import Entry, Event
 from devcluster.plane import Write
 from kubeio.models import Meta
-from kubeio.protocol import is_shard_name
+from kubeio.protocol import SHARDER_HOLDER, is_shard_name
 from kubeio.versions import order
 from ringleader.testing.ownership_checks import LEASES as LEASE_RESOURCE
 from ringleader.testing.ownership_checks import foreign_writes
-from simulation.judges.known import LEASES, Known, Owner, turn_of
+from simulation.judges.known import LEASES, Known, Owner, holder_of, turn_of
 from simulation.judges.reconciles import ReconcileJudge
 from simulation.judges.requests import RequestJudge
 from simulation.scale import LEASE_NAMESPACE, RESOURCES, STRANGER
@@ -217,10 +217,15 @@ class ObjectJudge:
             )
 
     def _is_given_up(self, write: Write, owner: str) -> bool:
-        """Whether an object loses an *owner* without a Lease that does not work: such a ring makes no tombstones."""
-        is_given = bool((write.labels_after or {}).get(self._known.keys.shard))
-        has_lease = self._store.kind(*LEASES).collection.get((LEASE_NAMESPACE, owner)) is not None
-        return not is_given and not has_lease and self._known.may_work(owner) is None
+        """Whether an object loses an *owner* that does not work, and has no Lease: a ring that goes waits for none.
+
+        It may have a tombstone by now, that of the next leader.
+        """
+        known = self._known
+        is_given = bool((write.labels_after or {}).get(known.keys.shard))
+        lease = self._store.kind(*LEASES).collection.get((LEASE_NAMESPACE, owner))
+        is_tombstone = holder_of(lease).startswith(SHARDER_HOLDER) and known.fleet.of_shard(owner) is None
+        return not is_given and (lease is None or is_tombstone) and known.may_work(owner) is None
 
     def _acknowledged(self, write: Write, owner: str) -> None:
         known, sender = self._known, self._known.fleet.network.sender

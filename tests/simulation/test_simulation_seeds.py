@@ -49,6 +49,9 @@ FAILED_ONCE = (
     "3708 ring_deleted@35.47#292637 etcd_restored@52.33#263233 etcd_restored@89.32#737593",
     "3 labels_forged_at_rest@108.23#540432",
     "47 labels_forged_at_rest@219.11#426758 labels_forged_at_rest@239.49#384891",
+    "17",
+    "40",
+    "460",
 )
 """Each with the faults that it takes if those are few. docs/testing-results.md says what they found."""
 

@@ -11,7 +11,7 @@ import pytest
 from kubeio.errors import Forbidden, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import activated_holder
-from sharder.membership.activation import Activation
+from sharder.membership.activation import FORMER_DURATION, HELD_S, Activation
 from sharder.ringspec.spec import LeaseRef
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.lease_server import LeaseServer
@@ -27,10 +27,11 @@ def server() -> LeaseServer:
     return LeaseServer()
 
 
-def hold(server: LeaseServer, holder: str, *, renewed: str = "t0") -> None:
-    """The former Lease as *holder* writes it; empty: it is released."""
-    meta = Meta(name=FORMER.name, namespace=FORMER.namespace, uid="uid-former")
-    server.store(Lease(meta, LeaseSpec(holder, 15, "t0", renewed, 3)))
+def hold(server: LeaseServer, holder: str, *, renewed: str = "t0", as_ring: bool = False) -> None:
+    """The former Lease as *holder* writes it; empty: it is released. *as_ring*: it is another ring."""
+    annotations = {FORMER_DURATION: "15"} if as_ring else {}
+    meta = Meta(name=FORMER.name, namespace=FORMER.namespace, uid="uid-former", annotations=annotations)
+    server.store(Lease(meta, LeaseSpec(holder, HELD_S if as_ring else 15, "t0", renewed, 3)))
 
 
 def holder(server: LeaseServer) -> str | None:
@@ -98,6 +99,20 @@ async def test_a_lease_that_is_deleted_under_its_holder_is_created_when_the_hold
         del server.leases[FORMER.name]
         await asyncio.sleep(12)
         assert (server.leases, former.is_granted, former.former_holder) == ({}, False, "old-1")
+        await asyncio.sleep(2)
+        assert (holder(server), former.is_granted) == (RING_HOLDS, True)
+
+
+async def test_a_lease_that_is_deleted_under_a_ring_that_is_gone_is_created_after_its_former_duration(
+    server: LeaseServer,
+) -> None:
+    """The Lease names a day, and 15 s as what it had before. A ring that is there makes it again within 5 s."""
+    hold(server, "ringleader:another", as_ring=True)
+    async with activation(server) as former:
+        await asyncio.sleep(2)
+        del server.leases[FORMER.name]
+        await asyncio.sleep(12)
+        assert former.former_holder == "ringleader:another"
         await asyncio.sleep(2)
         assert (holder(server), former.is_granted) == (RING_HOLDS, True)
 

@@ -13,7 +13,7 @@ import pytest
 from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.watches.reflector import Changed, ListDone, ListStarted, Removed, WatchEvent
-from sharder.moving.handoffs import Handoffs
+from sharder.moving.handoffs import RETRY_S, Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.ringspec.spec import DrainPolicy
 from sharder.writing.object_writer import WriteOutcome
@@ -198,9 +198,12 @@ class Forcing(FakeMembership):
     def __init__(self) -> None:
         super().__init__(TWO, "a-1", "b-1")
         self.forced: list[tuple[str, float]] = []
+        self.is_held = True
 
-    def force(self, name: str) -> None:
-        self.forced.append((name, asyncio.get_running_loop().time()))
+    def force(self, name: str) -> bool:
+        if self.is_held:
+            self.forced.append((name, asyncio.get_running_loop().time()))
+        return self.is_held
 
 
 @asynccontextmanager
@@ -246,6 +249,21 @@ async def test_an_owner_that_answers_nothing_for_the_timeout_is_forced_once() ->
         await asyncio.sleep(300)
         assert [name for name, _ in membership.forced] == ["a-1"]
         assert membership.forced[0][1] == pytest.approx(began_at + 60, abs=0.5)
+
+
+async def test_an_owner_whose_lease_is_not_held_at_the_timeout_is_forced_when_its_next_life_holds_it() -> (
+    None
+):
+    membership = Forcing()
+    membership.is_held = False
+    async with reporting(membership) as handoffs:
+        asks(handoffs, "one")
+        await asyncio.sleep(100)
+        membership.is_held = True
+        held_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(100)
+        assert [name for name, _ in membership.forced] == ["a-1"]
+        assert membership.forced[0][1] <= held_at + RETRY_S
 
 
 async def test_drain_labels_that_a_sharder_would_not_write_take_little_budget() -> None:

@@ -6,10 +6,14 @@ On virtual time, with the pass of `sharder.moving.scan` over a made-up server.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
+from kubeio.errors import Expired
 from kubeio.models import ObjectKey, ObjectRef
+from kubeio.resource import ApiResource
+from kubeio.rest.answers import Page
 from sharder.moving import scan
 from sharder.moving.budget import DrainBudget
 from tests.sharder.pure.test_sharder_scan import OF_A, OF_B, TWO, Ring, passing
@@ -78,6 +82,28 @@ async def test_more_objects_of_a_shard_that_hangs_than_are_remembered_keep_no_li
     ring.server.own(OF_A, "b-1")  # on the last page
     async with passing(ring):
         await asyncio.sleep(600)
+        assert (OF_A, "a-1") in ring.server.asked
+
+
+async def test_a_list_that_expires_is_held_so_briefly_that_it_comes_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next list would end at the same page: continue tokens last five minutes."""
+    monkeypatch.setattr(scan, "MAX_WAITING", 2 * ROOM)
+    ring = hanging(60 * ROOM)
+    ring.server.own(OF_A, "b-1")  # on the last page
+    pages = ring.server.pages
+
+    async def expiring(resource: ApiResource, **options: object) -> AsyncIterator[Page]:
+        began_at = asyncio.get_running_loop().time()
+        async for page in pages(resource, **options):
+            yield page
+            if asyncio.get_running_loop().time() > began_at + 300:
+                raise Expired("GET", status=410, reason="Expired")
+
+    monkeypatch.setattr(ring.server, "pages", expiring)
+    async with passing(ring):
+        await asyncio.sleep(1000)
         assert (OF_A, "a-1") in ring.server.asked
 
 

@@ -580,6 +580,40 @@ async def test_a_missent_object_that_the_watch_still_shows_in_flight_is_requeste
         assert ring.server.asked == [(OF_A, "a-1")]
 
 
+@pytest.mark.parametrize("is_child_first", [False, True])
+async def test_a_missent_child_whose_controller_was_missent_too_is_requested_by_a_pass(
+    is_child_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were sent away, to different shards. Only the controller can be requested now."""
+    three = make_view(
+        dict.fromkeys(("a-1", "b-1", "c-1"), ShardState.READY), {"a": "a-1", "b": "b-1", "c": "c-1"}
+    )
+    site = name_for(three, "a")
+    ring = Ring(three)
+    ring.server.own(site, "a-1")
+    page = ring.server.control(site, "a-1")
+    refs = [
+        ObjectRef(WEBSITES.group_resource, ObjectKey("ns", site)),
+        ObjectRef(CONFIGMAPS.group_resource, ObjectKey("ns", page)),
+    ]
+
+    async def read(resource: ApiResource, meta: Meta) -> Meta | None:
+        found = ring.server.objects if resource == WEBSITES else ring.server.pages_of_sites
+        return found.get(meta.name)
+
+    monkeypatch.setattr(ring.server, "read", read)
+    async with passing(ring):
+        await asyncio.sleep(10)
+        ring.server.own(site, "b-1")
+        ring.server.control(site, "c-1")
+        for each in reversed(refs) if is_child_first else refs:
+            ring.missent.add(each)
+        await asyncio.sleep(1)
+        ring.acknowledge(site)
+        await asyncio.sleep(60)
+        assert ring.server.asked == [(site, "a-1"), (page, "a-1")]
+
+
 async def test_a_pass_that_ends_while_missent_objects_are_read_forgets_none_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
