@@ -78,31 +78,13 @@ class Activation:
         if self._former is None or self._leases is None:
             return
         while not self._is_over.is_set():
-            pause_s = READ_EVERY_S
-            try:
-                lease = await self._step(self._leases, self._former)
-                if lease is None:
-                    namespace, pause_s = self._former.namespace, DURATION_S / 3
-                    problem = f"namespace {namespace} of the former controller's Lease does not exist"
-                    self._note(True, "", problem=problem)
-                elif lease.spec.holder_identity == self._holder:
-                    pause_s = former_duration_s(lease) / 3
-                    self._note(True, "")
-                else:
-                    self._note(False, lease.spec.holder_identity or "")
-            except KubeError as error:
-                self._failed(self._former, error)
+            pause_s = await self._keep(self._leases, self._former)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._is_over.wait()
-        while not self._is_given_back.is_set():
-            try:
-                await self._release(self._leases, self._former)
-                self._is_given_back.set()
-            except KubeError as error:
-                self._failed(self._former, error)
-                await asyncio.sleep(READ_EVERY_S)
+        await self._release(self._leases, self._former)
         self._note(False, "")
+        self._is_given_back.set()
 
     async def give_back(self) -> None:
         """Have `run` release the Lease, so that the former controller may lead again; returns when it has."""
@@ -110,16 +92,41 @@ class Activation:
             self._is_over.set()
             await self._is_given_back.wait()
 
-    async def _release(self, leases: Leases, former: LeaseRef) -> None:
-        """Release the Lease if the ring holds it. Raises KubeError."""
+    async def _keep(self, leases: Leases, former: LeaseRef) -> float:
+        """Take or renew the Lease if that is possible, and note what came of it; seconds until the next time."""
         try:
-            lease = await leases.get(former.name)
-        except NotFound:
-            return  # nothing is held, not even if the namespace is there no more
-        if lease.spec.holder_identity == self._holder:
-            spec = msgspec.structs.replace(lease.spec, lease_duration_seconds=former_duration_s(lease))
-            lease.metadata.annotations.pop(FORMER_DURATION, None)
-            await leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
+            lease = await self._step(leases, former)
+        except KubeError as error:
+            self._failed(former, error)
+            return READ_EVERY_S
+        if lease is None:
+            problem = f"namespace {former.namespace} of the former controller's Lease does not exist"
+            self._note(True, "", problem=problem)
+            return DURATION_S / 3
+        if lease.spec.holder_identity != self._holder:
+            self._note(False, lease.spec.holder_identity or "")
+            return READ_EVERY_S
+        self._note(True, "")
+        return former_duration_s(lease) / 3
+
+    async def _release(self, leases: Leases, former: LeaseRef) -> None:
+        """Release the Lease if the ring holds it, however often that has to be tried."""
+        while True:
+            try:
+                lease = await leases.get(former.name)
+                if lease.spec.holder_identity == self._holder:
+                    spec = msgspec.structs.replace(
+                        lease.spec, lease_duration_seconds=former_duration_s(lease)
+                    )
+                    lease.metadata.annotations.pop(FORMER_DURATION, None)
+                    await leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
+            except NotFound:
+                return  # nothing is held, not even if the namespace is there no more
+            except KubeError as error:
+                self._failed(former, error)
+                await asyncio.sleep(READ_EVERY_S)
+            else:
+                return
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease | None:
         """Read the Lease once, and write it if it is ours or free. Raises KubeError.

@@ -40,7 +40,7 @@ HOLD_S: Final = 30.0
 """The budget holds a pass for so long in all: one owner that is slow or hangs would keep the next pass from all others.
 A pass that was held so long is followed at once by the next one, so that is also the least time between two."""
 HOLD_PER_LIST: Final = 10
-"""It holds a pass so many times as long as its lists took, if that is more: a large ring is not listed all the time."""
+"""At its end it holds a pass so many times as long as the lists took, if that is more: they spare the API server."""
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A change of the ring ends a pass; the next one begins this much later."""

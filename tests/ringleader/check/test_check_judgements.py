@@ -255,8 +255,8 @@ def test_what_the_sharder_says_of_a_ring_is_told(of: Ring, text: str) -> None:
 )
 def test_a_former_controller_beside_the_ring_is_an_error_with_its_remedy(reason: str, remedy: str) -> None:
     of = ring(status=condition("Ready", "False", reason, "as the sharder says"))
-    (told,) = judged(healthy(of=of), "rings")
-    assert (told.level, told.remedy.startswith(remedy)) == (Level.ERROR, True)
+    (finding,) = judged(healthy(of=of), "rings")
+    assert (finding.level, finding.remedy.startswith(remedy)) == (Level.ERROR, True)
 
 
 @pytest.mark.parametrize(
