@@ -120,6 +120,21 @@ def test_a_sharder_that_never_saw_a_lease_waits_as_long_as_other_shards_may_work
     assert is_dead(sim.view(), "m1-00000001")
 
 
+def test_a_contest_of_an_unseen_lease_outlasts_the_shards_that_show_how_long_it_may_be() -> None:
+    """The others release their Leases during the contest: none shows the former maximum any more."""
+    sim = fleet(duration_s=50, max_lease_duration_s=60)
+    sim.machine = Membership(make_spec(max_lease_duration_s=10))
+    sim.delete("m1-00000001")
+    sim.run(1)
+    assert sim.machine.unknown_name_seen("m1-00000001", at=sim.at)
+    sim.run(5)
+    for name in sorted(sim.leases):
+        if not name.startswith("m1"):
+            sim.release(name)
+    sim.run(30)
+    assert sim.view().owner_state("m1-00000001") is OwnerState.CONTESTED
+
+
 def test_a_contest_waits_for_the_maximum_that_the_ring_had_before_until_that_is_forgotten() -> None:
     """No Lease is left, and this sharder never saw one: the ring's status says what the maximum was."""
     sim = LeaseSimulation(max_lease_duration_s=1)
