@@ -219,13 +219,15 @@ class ObjectJudge:
     def _is_given_up(self, write: Write, owner: str) -> bool:
         """Whether an object loses an *owner* that does not work, and has no Lease: a ring that goes waits for none.
 
-        It may have a tombstone by now, that of the next leader.
+        A name that no replica had may have a tombstone by now: that of the leader after the one that wrote.
         """
         known = self._known
         is_given = bool((write.labels_after or {}).get(known.keys.shard))
         lease = self._store.kind(*LEASES).collection.get((LEASE_NAMESPACE, owner))
-        is_tombstone = holder_of(lease).startswith(SHARDER_HOLDER) and known.fleet.of_shard(owner) is None
-        return not is_given and (lease is None or is_tombstone) and known.may_work(owner) is None
+        own = f"{SHARDER_HOLDER}{known.fleet.network.sender}".replace("/", "-")
+        is_anothers = holder_of(lease).startswith(SHARDER_HOLDER) and holder_of(lease) != own
+        is_gone = lease is None or (is_anothers and known.fleet.of_shard(owner) is None)
+        return not is_given and is_gone and known.may_work(owner) is None
 
     def _acknowledged(self, write: Write, owner: str) -> None:
         known, sender = self._known, self._known.fleet.network.sender
