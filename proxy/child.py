@@ -56,13 +56,13 @@ class Child:
                 self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), grace_s)
-        self._kill_group()
+        self.kill()
         code = await self._process.wait()
         await self._wait_group_gone()
         return code
 
-    def _kill_group(self) -> bool:
-        """Whether there was something to kill."""
+    def kill(self) -> bool:
+        """Send SIGKILL to all of its group; whether there was something to kill."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -74,7 +74,7 @@ class Child:
     async def _wait_group_gone(self) -> None:
         """Wait until nothing of the group runs; reap what of it became ours: in a container we are process 1."""
         deadline = asyncio.get_running_loop().time() + _KILLED_WITHIN_S
-        while self._kill_group():
+        while self.kill():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-self.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
             if _only_zombies(self.pid):

@@ -52,6 +52,11 @@ class BehindRelay:
             self._relay.hang_up()
             self._child = None
 
+    def kill(self) -> None:
+        """SIGKILL of its group, while `stop` waits for its end."""
+        if self._child is not None:
+            self._child.kill()
+
     async def wait(self) -> int:
         """Its exit code, once it has ended, or hung and was ended. Raises: StuckGroup."""
         child = self._child

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from kubeio.clock import Clock
 from kubeio.patch import merged
 from kubeio.rest.request_info import RequestInfo
 from proxy.bodies import JSON, UnsupportedEncoding, read_object
@@ -26,27 +25,13 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 class EchoLocks:
     """The locks called *names*, in any namespace, of one life of the controller."""
 
-    def __init__(self, names: Collection[str], clock: Clock) -> None:
+    def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
-        self._clock = clock
         self._stored: dict[tuple[str, str, str], tuple[bytes, str]] = {}
-        self._is_revoked = False
-        self._renewed_at: float | None = None
-
-    @property
-    def renewed_at(self) -> float | None:
-        """When the controller last stored a lock, in seconds of the clock; None: not since `forget`."""
-        return self._renewed_at
 
     def forget(self) -> None:
         """Begin a new life of the controller: it finds no lock, so that it waits for no predecessor."""
         self._stored.clear()
-        self._is_revoked = False
-        self._renewed_at = None
-
-    def revoke(self) -> None:
-        """Answer 503 until `forget`: a controller exits 12 s after its last renewal."""
-        self._is_revoked = True
 
     def reply(self, info: RequestInfo, body: bytes, content_type: str) -> bytes | None:
         """The answer to a request for a lock; None if it is for something else.
@@ -62,8 +47,6 @@ class EchoLocks:
             return None
         if name not in self._names:
             return None
-        if self._is_revoked:
-            return refusal_reply(Refusal(503, f"the lock {name} is revoked"))
         return self._reply(info.verb, (info.group_resource, info.namespace, name), body, content_type)
 
     def _reply(self, verb: str, key: tuple[str, str, str], body: bytes, content_type: str) -> bytes:
@@ -85,7 +68,6 @@ class EchoLocks:
 
     def _store(self, status: int, key: tuple[str, str, str], body: bytes, content_type: str) -> bytes:
         self._stored[key] = (body, content_type)
-        self._renewed_at = self._clock.now()
         return reply(status, body, content_type)
 
     def _patch(

@@ -44,6 +44,7 @@ from proxy.runs import Runs
 from proxy.settings import Settings
 from proxy.shard_director import ShardDirector
 from proxy.trees import Trees
+from proxy.under_lease import UnderLease
 
 log = structlog.get_logger("proxy")
 
@@ -101,8 +102,6 @@ class Shard:
         self._health.validity = validity
         self._watch(validity, template)
         progress = StallDetector(deadline_s=_PROGRESS_DEADLINE_S, clock=clock)
-        existence = Existence(self._client, [kind.resource for kind in self._kinds])
-        gate = Gate(validity, existence, clock=clock)
         heartbeat = host.heartbeat(
             self._cluster, acquired.lease, validity=validity, progress=progress, on_phase=_log_phase
         )
@@ -133,7 +132,7 @@ class Shard:
         try:
             async with asyncio.TaskGroup() as tasks:
                 ticking = tasks.create_task(self._tick(progress, validity), name="progress")
-                await self._run(acquired.name, gate, leases, on_synced=on_synced, leave=leave)
+                await self._run(acquired.name, validity, leases, on_synced=on_synced, leave=leave)
                 ticking.cancel()
             may_release = True
         finally:
@@ -162,7 +161,7 @@ class Shard:
     async def _run(
         self,
         shard: str,
-        gate: Gate,
+        validity: LeaseValidity,
         leases: Leases,
         *,
         on_synced: Callable[[], None],
@@ -170,6 +169,8 @@ class Shard:
     ) -> None:
         """Serve the controller until cancelled. Returns when it has ended and every write of it is answered."""
         settings, keys, clock = self._settings, self._view.keys, self._host.clock
+        existence = Existence(self._client, [kind.resource for kind in self._kinds])
+        gate = Gate(validity, existence, clock=clock)
         director = ShardDirector(
             gate,
             self._kinds,
@@ -179,7 +180,7 @@ class Shard:
             companions=Companions(self._part.companions, gate, self._client, keys=keys, shard=shard),
             refused=self._metrics.refused,
         )
-        loopback, locks = self._loopback, EchoLocks(settings.locks, clock)
+        loopback, locks = self._loopback, EchoLocks(settings.locks)
         relay = Relay(
             self._cluster, loopback=loopback, director=director, locks=locks, impersonation=self._names(shard)
         )
@@ -220,7 +221,7 @@ class Shard:
                     liveness=self._health.liveness,
                 )
                 runs = Runs(
-                    process,
+                    UnderLease(process, validity, clock=clock),
                     gate,
                     writer,
                     new_trees=new_trees,

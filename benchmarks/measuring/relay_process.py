@@ -61,7 +61,7 @@ async def _run(kubeconfig: str, folder: Path) -> None:
         load_cluster(kubeconfig=kubeconfig),
         loopback=loopback,
         director=AdmitAll(),
-        locks=EchoLocks((), clock),
+        locks=EchoLocks(()),
     )
     async with relay.serving() as port:
         write_files(folder, port=port, ca=loopback.ca, token=loopback.token, namespace="default")

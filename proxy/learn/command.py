@@ -80,7 +80,7 @@ async def _run(
     settings: LearnSettings, host: Host, cluster: Cluster, client: Client, seen: Seen
 ) -> int | None:
     """Run the controller; its exit code if it ended by itself."""
-    loopback, locks = Loopback(make_certificates(host.clock.wall())), EchoLocks((), host.clock)
+    loopback, locks = Loopback(make_certificates(host.clock.wall())), EchoLocks(())
     async with asyncio.TaskGroup() as tasks:
         looks = Looks(seen, client, tasks)
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kubeio.access.cluster import Cluster, load_cluster
-from kubeio.clock import SystemClock
 from kubeio.rest.client import Client
 from kubeio.rest.request_info import RequestInfo
 from proxy.alias import Alias
@@ -183,7 +182,7 @@ async def relayed(
 ) -> AsyncIterator[Relayed]:
     """A relay to *server*, or to that of a kubeconfig; its controller's files are in *folder*."""
     director = director or ScriptedDirector()
-    echo = EchoLocks(frozenset(locks), SystemClock())
+    echo = EchoLocks(frozenset(locks))
     relay = Relay(
         server if isinstance(server, Cluster) else load_cluster(kubeconfig=str(server)),
         loopback=LOOPBACK,

@@ -1,10 +1,9 @@
-"""Locks that the proxy answers: the controller leads on what it stored, until that is revoked. Pure."""
+"""Locks that the proxy answers: the controller leads on what it stored, and a new life finds none. Pure."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubeio.clock import ManualClock
 from kubeio.rest.request_info import request_info
 from proxy.bodies import JSON, PROTOBUF
 from proxy.locks import EchoLocks
@@ -21,8 +20,7 @@ class Locks:
     """The locks, asked over HTTP."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.echo = EchoLocks({"lock"}, self.clock)
+        self.echo = EchoLocks({"lock"})
 
     def ask(
         self, method: str, target: str, body: bytes = b"", content_type: str = JSON
@@ -128,29 +126,9 @@ def test_a_deleted_lock_is_absent(locks: Locks) -> None:
     assert answer[0] == 404
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-def test_a_revoked_lock_is_unavailable_until_the_next_life(locks: Locks, method: str) -> None:
+def test_a_new_life_finds_no_lock(locks: Locks) -> None:
     locks.ask("POST", LEASES, LEASE)
-    locks.echo.revoke()
-    answer = locks.ask(method, f"{LEASES}/lock", LEASE)
-    assert answer is not None
-    assert answer[0] == 503
     locks.echo.forget()
     answer = locks.ask("GET", f"{LEASES}/lock")
     assert answer is not None
     assert answer[0] == 404
-
-
-def test_the_last_renewal_is_known(locks: Locks) -> None:
-    locks.ask("POST", LEASES, LEASE)
-    locks.clock.advance(2)
-    locks.ask("PUT", f"{LEASES}/lock", LEASE)
-    locks.clock.advance(2)
-    locks.ask("GET", f"{LEASES}/lock")
-    assert locks.echo.renewed_at == locks.clock.now() - 2
-
-
-def test_a_new_life_has_not_renewed_yet(locks: Locks) -> None:
-    locks.ask("POST", LEASES, LEASE)
-    locks.echo.forget()
-    assert locks.echo.renewed_at is None

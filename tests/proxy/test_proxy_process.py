@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from devcluster.embedded import EmbeddedPlane
+from devcluster.embedded import EmbeddedPlane, Fault
 from devcluster.listening import bound_socket
 from kubeio.program.yaml_file import read_document
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.fleet
 
 KEYS = RingKeys("maps")
 MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-NUMBER, WITHIN_S = 12, 60.0
+NUMBER, WITHIN_S, LEASE_S = 12, 60.0, 5
 RING = {
     "apiVersion": "ringleader.dev/v1alpha1",
     "kind": "ControllerRing",
@@ -42,6 +43,17 @@ RING = {
 }
 
 
+def children_of(parent: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def free_port() -> int:
     with bound_socket(0) as free:
         return int(free.getsockname()[1])
@@ -52,9 +64,9 @@ class Proxies:
 
     def __init__(self, plane: EmbeddedPlane, client: IndependentClient, folder: Path) -> None:
         self.client = client
+        self.plane = plane
         self.ports: dict[str, int] = {}
         self.processes: dict[str, asyncio.subprocess.Process] = {}
-        self._kubeconfig = str(plane.kubeconfig)
         self._folder = folder
 
     async def start(self, name: str, *words: str, **environment: str) -> None:
@@ -63,7 +75,7 @@ class Proxies:
                 sys.executable,
                 "-m",
                 *words,
-                env={**os.environ, "KUBECONFIG": self._kubeconfig, **environment},
+                env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig), **environment},
                 stdout=log,
                 stderr=asyncio.subprocess.STDOUT,
             )
@@ -81,7 +93,7 @@ class Proxies:
                 "--hold",
                 "--fence=none",
                 "--lease-duration",
-                "5s",
+                f"{LEASE_S}s",
             ),
             *("--termination-grace-period", "60s"),
             *("--health-probe-bind-address", f"127.0.0.1:{self.ports[member]}"),
@@ -108,9 +120,9 @@ class Proxies:
         shards = [each["metadata"].get("labels", {}).get(KEYS.shard, "") for each in found]
         return Counter(members.get(shard, "") for shard in shards)
 
-    async def wait_for(self, holds: Callable[[], Awaitable[bool]]) -> None:
+    async def wait_for(self, holds: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(within_s):
                 while not await holds():  # noqa: ASYNC110 - it happens in other processes
                     await asyncio.sleep(0.1)
         except TimeoutError:
@@ -131,6 +143,14 @@ class Proxies:
             return (await self.page(member, "/readyz"))[0] == 200
 
         await self.wait_for(is_ready)
+
+    async def wait_visible(self) -> None:
+        """Wait until a controller may see every ConfigMap: no restart is due."""
+
+        async def is_visible() -> bool:
+            return len(await self.client.list_all(MAPS, namespace="web", selector=KEYS.visible)) == NUMBER
+
+        await self.wait_for(is_visible)
 
     async def stop(self) -> None:
         for process in self.processes.values():
@@ -179,6 +199,40 @@ async def test_a_proxy_whose_controller_is_not_ready_is_not_ready(proxies: Proxi
     await proxies.wait_for(is_answered)
     assert (await proxies.page("web-0", "/readyz"))[0] == 503
     assert (await proxies.page("web-0", "/livez"))[0] == 200
+
+
+async def test_a_controller_is_down_while_its_lease_cannot_be_renewed(proxies: Proxies) -> None:
+    await proxies.start_proxy("web-0")
+    await proxies.wait_ready("web-0")
+    await proxies.plane.faults.add(Fault(what="error", user_agent="ringleader-heartbeat", code=503))
+
+    async def is_down() -> bool:
+        return "again_in_s" in proxies.log("web-0")
+
+    await proxies.wait_for(is_down, within_s=4 * LEASE_S)
+    assert "the shard's Lease is too old" in (await proxies.page("web-0", "/readyz"))[1]
+    await proxies.plane.faults.clear()
+    await proxies.wait_ready("web-0")
+    assert (
+        'restart_seconds_count{cause="exit",controller="maps"} 1.0'
+        in (await proxies.page("web-0", "/metrics"))[1]
+    )
+    assert "process ends" not in proxies.log("web-0")
+
+
+async def test_a_controller_ends_when_its_proxy_was_frozen_until_the_lease_lapsed(proxies: Proxies) -> None:
+    await proxies.start_proxy("web-0")
+    await proxies.wait_visible()
+    await proxies.wait_ready("web-0")
+    proxy = proxies.processes["web-0"]
+    (controller,) = children_of(proxy.pid)
+    proxy.send_signal(signal.SIGSTOP)
+    await asyncio.sleep(1.2 * LEASE_S)
+    assert is_alive(controller)
+    proxy.send_signal(signal.SIGCONT)
+    async with asyncio.timeout(LEASE_S):
+        while is_alive(controller):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.timeout(240)

@@ -246,7 +246,7 @@ async def test_what_stood_in_a_socket_while_the_proxy_was_frozen_is_not_sent(
     director: ShardDirector, validity: LeaseValidity, server: WireServer
 ) -> None:
     clock, target = SystemClock(), f"{APPS}/replicasets/child"
-    relay = Relay(server.cluster(), loopback=LOOPBACK, director=director, locks=EchoLocks((), clock))
+    relay = Relay(server.cluster(), loopback=LOOPBACK, director=director, locks=EchoLocks(()))
     async with relay.serving() as port, raw_client(port) as client:
         assert (await client.ask("DELETE", target))[0] == 200
         validity.duration_s = 0.3
