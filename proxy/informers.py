@@ -85,7 +85,7 @@ class TreeInformers:
         self._keys: Final = keys
         self._shard: Final = shard
         self._read: Final[dict[str, str]] = {}
-        """Versions of the last reads of `elsewhere`, by kind."""
+        """Versions of the last reads of `hidden`, by kind."""
         selector = f"{keys.shard}={shard}"
         self._sources: Final = {
             kind.name: Reflector(
@@ -108,34 +108,43 @@ class TreeInformers:
         """The newest resourceVersion that was seen of the kind *name*; empty before its first list."""
         return newest(self._read.get(name, ""), self._sources[name].resource_version)
 
-    async def elsewhere(
-        self, controllers: Collection[str], *, namespaces: Collection[str]
+    async def hidden(
+        self, uids: Collection[str], *, namespaces: Collection[str], kinds: Collection[tuple[str, str]]
     ) -> dict[str, set[str]]:
-        """Uids of what *controllers* control and what bears another name or none, by the uid of its controller.
+        """Which of *uids*, and of what these control, exists and the controller does not see, by the uid of *uids*.
 
-        Consistent reads of the metadata of kinds that can be controlled: in *namespaces*, those of the controllers, if
-        these are few. Raises: KubeError.
+        Consistent reads of the metadata of what can be controlled, and of *kinds* (group, kind): in *namespaces*, those
+        of *uids*, if these are few. Raises: KubeError.
         """
         found: dict[str, set[str]] = {}
         for kind in self._kinds:
-            if not kind.above:
+            if not kind.above and (kind.resource.group, kind.resource.kind) not in kinds:
                 continue
             is_near = kind.resource.namespaced and "" not in namespaces and len(namespaces) <= _NEAR
             for namespace in sorted(namespaces) if is_near else [""]:
-                async for page in self._not_ours(kind, namespace):
+                async for page in self._hidden_pages(kind, namespace):
                     for each in page.objects:
-                        owner = each.meta.controller
-                        if owner is not None and owner.uid in controllers:
-                            found.setdefault(owner.uid, set()).add(each.meta.uid)
+                        uid, owner = each.meta.uid, each.meta.controller
+                        if uid in uids:
+                            found.setdefault(uid, set()).add(uid)
+                        if owner is not None and owner.uid in uids:
+                            found.setdefault(owner.uid, set()).add(uid)
                     self._read[kind.name] = page.resource_version
         return found
 
-    def _not_ours(self, kind: TreeKind, namespace: str) -> AsyncIterator[Page]:
-        """Pages of objects of *kind* in *namespace* that do not bear the shard's name."""
-        selector = f"{self._keys.shard}!={self._shard}"
-        return self._client.pages(
-            kind.resource, namespace=namespace, label_selector=selector, metadata_only=True
-        )
+    async def _hidden_pages(self, kind: TreeKind, namespace: str) -> AsyncIterator[Page]:
+        """Pages of objects of *kind* in *namespace* that the controller does not see.
+
+        Other shards' come first: what arrives amid the reads is in one of them.
+        """
+        keys, shard = self._keys, self._shard
+        selectors = [f"{keys.shard}!={shard}"]
+        selectors += [] if kind.is_leaf else [f"{keys.shard}={shard},{keys.visible}!={shard}"]
+        for selector in selectors:
+            async for page in self._client.pages(
+                kind.resource, namespace=namespace, label_selector=selector, metadata_only=True
+            ):
+                yield page
 
     def is_fresh(self, now: float) -> bool:
         """Whether every watch had an event or a bookmark lately."""

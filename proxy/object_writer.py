@@ -51,7 +51,10 @@ class ObjectWriter:
         self._resources: Final = resources
 
     async def show(self, node: Node) -> bool:
-        """Make *node* visible to the controller; False if it is not the shard's any more. Raises: KubeError."""
+        """Make *node* visible to the controller, unless it is gone; False if it is not the shard's any more.
+
+        Raises: KubeError.
+        """
         keys = self._keys
         patch = (
             JsonPatch()
@@ -61,8 +64,10 @@ class ObjectWriter:
         )
         try:
             await self._patch(node, patch)
-        except (Invalid, NotFound):
+        except Invalid:
             return False
+        except NotFound:
+            return True
         return True
 
     async def give_up(self, trees: Trees, uid: str) -> bool:

@@ -14,6 +14,8 @@ from proxy.trees import Node, Trees
 
 _AGAIN_S: Final = 60.0
 """What could not be given up or made visible is tried again in a restart after so long."""
+_NEW_AGAIN_S: Final = 10.0
+"""A new root that is still not visible is taken again after so long."""
 
 
 class Cause(StrEnum):
@@ -27,8 +29,8 @@ class Cause(StrEnum):
 class Pace:
     """When a restart is due: *settle_s* after the last change that needs one, at most *longest_s* after the first.
 
-    A run lasts ten times as long as the restart before it at least, without its calm. *calm_s*: before a start nothing
-    has arrived for so long, but for *longest_calm_s* at most: it spares restarts, and proves nothing.
+    A run lasts ten times as long as the restart before it at least, without its calm, or two minutes. *calm_s*: before
+    a start nothing has arrived for so long, but for *longest_calm_s* at most: it spares restarts, and proves nothing.
     """
 
     settle_s: float = 2.0
@@ -39,7 +41,8 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """What was done before a run. *versions*: of what was handled; *absent*: what its tree waits for; by uid."""
+    """What was done before a run, by uid. *versions*: of what was handled; *absent*: what the trees of hidden objects
+    wait for, as far as it was unknown."""
 
     versions: Mapping[str, str]
     absent: Mapping[str, frozenset[str]]
@@ -54,15 +57,24 @@ class Restart:
         """Objects that wait for a restart."""
         self._before: Final = before
         self._again_at: Final = now + _AGAIN_S
-        self._shown: Final[set[str]] = set()
+        self._taken: dict[str, float] = {}
+        """New roots that are not visible yet: when they were taken."""
         self._first_at = self._last_at = 0.0
 
-    def take_new(self) -> list[Node]:
-        """Roots that can become visible now; each once."""
-        new = [node for node in nodes_of(self.trees, self.trees.due.arrived) if self.trees.is_new(node)]
-        taken = [node for node in new if node.uid not in self._shown]
-        self._shown.update(node.uid for node in taken)
+    def take_new(self, now: float) -> list[Node]:
+        """Roots that can become visible now. What fails is taken again after a while."""
+        new = {
+            node.uid: node for node in nodes_of(self.trees, self.trees.due.arrived) if self.trees.is_new(node)
+        }
+        self._taken = {uid: at for uid, at in self._taken.items() if uid in new and now < at + _NEW_AGAIN_S}
+        taken = [node for uid, node in new.items() if uid not in self._taken]
+        self._taken |= dict.fromkeys((node.uid for node in taken), now)
         return taken
+
+    @property
+    def new_again_at(self) -> float | None:
+        """When `take_new` takes one again; None without one."""
+        return min(self._taken.values()) + _NEW_AGAIN_S if self._taken else None
 
     def at(self, now: float, *, pace: Pace) -> float | None:
         """When a restart is due by what waits *now*; None if nothing does."""

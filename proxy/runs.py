@@ -10,30 +10,25 @@ import asyncio
 import contextlib
 import gc
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
 
 import structlog
 
 from kubeio.backoff import ExponentialBackoff
 from kubeio.clock import Clock
-from kubeio.errors import KubeError
 from proxy.gate import Gate
+from proxy.handover import Handover
 from proxy.informers import TreeInformers
-from proxy.object_writer import ObjectWriter
-from proxy.restart import Cause, HandedOver, Pace, Restart, nodes_of
-from proxy.trees import Node, Trees
-from proxy.whole_trees import find_absent
+from proxy.restart import Cause, Pace, Restart
+from proxy.trees import Trees
 
 log = structlog.get_logger("proxy")
 
-_WRITES_AT_ONCE: Final = 32
 _LOOK_EVERY_S: Final = 0.05
 """Changes are looked at so often at most: many come at once."""
-_SEEN_WITHIN_S: Final = 5.0
-"""Time for the events of the proxy's own writes."""
-_LEAVING_AGAIN_S: Final = 1.0
-"""What a leaving shard could not give up is tried again after so long: no controller runs that a restart would end."""
+_LONGEST_REST_S: Final = 120.0
+"""A run lasts no longer than this for the sake of a long restart: an outage may have met that."""
 _LONG_RUN_S: Final = 60.0
 """A controller that ends by itself after so long has not crashed at its start."""
 
@@ -60,7 +55,7 @@ class Runs:
         self,
         process: ControllerProcess,
         gate: Gate,
-        writer: ObjectWriter,
+        handover: Handover,
         *,
         new_trees: Callable[[], Awaitable[Trees]],
         follow: Callable[[Trees, Callable[[], None]], TreeInformers],
@@ -70,18 +65,15 @@ class Runs:
     ) -> None:
         self._process: Final = process
         self._gate: Final = gate
-        self._writer: Final = writer
+        self._handover: Final = handover
         self._new_trees: Final = new_trees
         self._follow: Final = follow
         self._pace: Final = pace
         self._clock: Final = clock
         self._backoff: Final = ExponentialBackoff(base_s=1.0, max_s=60.0, healthy_s=_LONG_RUN_S, rng=rng)
-        self._slots: Final = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._is_first = True
         self._restart_s = 0.0
         """How long the last restart took, without its calm."""
-        self._torn: Final[set[str]] = set()
-        """Visible roots whose trees may have been given up in part, because the API server failed meanwhile."""
         self._down: tuple[Cause, float] | None = None
         """Why the controller is down, and since when; None before its first start."""
         self.why_down: str | None = "objects are not listed yet"
@@ -127,24 +119,25 @@ class Runs:
         began_at = self._clock.now()
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(informers.run(), name="informers")
-            await informers.wait_synced()
-            on_synced()
-            self.why_down = "objects are handed over"
-            calm_s = await self._wait_calm(trees, changed, stopping)
-            exit_code = None
+            exit_code, calm_s = None, 0.0
+            if await _unless(stopping, informers.wait_synced()):
+                on_synced()
+                self.why_down = "objects are handed over"
+                calm_s = await self._wait_calm(trees, changed, stopping)
             if not stopping.is_set():
-                due = Restart(trees, await self._hand_over(trees, informers), now=self._clock.now())
+                before = await self._handover.between_runs(trees, informers)
+                due = Restart(trees, before, now=self._clock.now())
                 self._gate.trees = trees
-                await self._process.start()
-                self._restart_s = self._clock.now() - began_at - calm_s
-                self._note_start(on_restart)
-                exit_code = await self._wait_due(due, changed, stopping)
-                self._note_end(exit_code)
-                await self._process.stop()
+                if await _unless(stopping, self._process.start()):
+                    self._restart_s = self._clock.now() - began_at - calm_s
+                    self._note_start(on_restart)
+                    exit_code = await self._wait_due(due, changed, stopping)
+                    self._note_end(exit_code)
+                    await self._process.stop()
                 await self._gate.wait_ended()
                 self._gate.trees = None
             if stopping.is_set() and not over.is_set():
-                await self._give_up_until(over, trees, changed)
+                await self._handover.give_up_until(over, trees, changed)
             following.cancel()
         return exit_code
 
@@ -162,22 +155,24 @@ class Runs:
 
     async def _wait_due(self, due: Restart, changed: asyncio.Event, stopping: asyncio.Event) -> int | None:
         """Make new roots visible, until the controller ends by itself (its exit code) or a restart is due (None)."""
-        earliest_at = self._clock.now() + 10 * self._restart_s
+        earliest_at = self._clock.now() + min(10 * self._restart_s, _LONGEST_REST_S)
         async with asyncio.TaskGroup() as tasks:
             ended = tasks.create_task(self._process.wait(), name="controller")
             stop = tasks.create_task(stopping.wait(), name="stop")
             try:
                 while not ended.done() and not stop.done():
-                    if new := due.take_new():
-                        tasks.create_task(self._show(new), name="new objects")
                     now = self._clock.now()
+                    if new := due.take_new(now):
+                        tasks.create_task(self._handover.show(new), name="new objects")
                     due_at = due.at(now, pace=self._pace)
                     if due_at is not None and now >= max(earliest_at, due_at):
                         log.info("controller restarts", asked=len(due.trees.due.asked), objects=due.size)
                         return None
                     changed.clear()
                     woken = tasks.create_task(changed.wait(), name="changes")
-                    timeout_s = None if due_at is None else max(earliest_at, due_at) - now
+                    times = [] if due_at is None else [max(earliest_at, due_at)]
+                    times += [] if due.new_again_at is None else [due.new_again_at]
+                    timeout_s = min(times) - now if times else None
                     await asyncio.wait(
                         {ended, stop, woken}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
                     )
@@ -207,85 +202,16 @@ class Runs:
                 quiet_since = self._clock.now()
         return self._clock.now() - began_at
 
-    async def _hand_over(self, trees: Trees, informers: TreeInformers) -> HandedOver:
-        """Give up what is asked for, and make visible the trees that have arrived whole."""
-        asked, arrived = nodes_of(trees, trees.due.asked), nodes_of(trees, trees.due.arrived)
-        await self._give_up_all(trees, list(filter(trees.may_go, asked)))
-        kept = [node for node in arrived if node.drain is None]
-        torn = nodes_of(trees, self._torn)
-        absent = await find_absent(trees, [*kept, *torn], informers)
-        for node in torn:
-            if node.uid in absent:
-                trees.close(node.uid)
-        self._torn.intersection_update(absent)
-        shown = await self._show([node for node in kept if node.uid not in absent])
-        await self._wait_seen(trees, shown)
-        return HandedOver({node.uid: node.resource_version for node in (*asked, *arrived)}, absent)
 
-    async def _wait_seen(self, trees: Trees, shown: Sequence[Node]) -> None:
-        """Wait until the informers have seen what was *shown*: the controller's first list is as new as theirs."""
-        until = self._clock.now() + _SEEN_WITHIN_S
-        while self._clock.now() < until:
-            nodes = [trees.get(node.uid) for node in shown]
-            if all(node is None or trees.is_visible(node) for node in nodes):
-                return
-            await asyncio.sleep(_LOOK_EVERY_S)
-
-    async def _give_up_until(self, over: asyncio.Event, trees: Trees, changed: asyncio.Event) -> None:
-        """Give up what is asked for as it is asked for, until *over*; what failed is tried again after a while."""
-        handled: dict[str, str] = {}
-        async with asyncio.TaskGroup() as tasks:
-            ended = tasks.create_task(over.wait(), name="end")
-            while not over.is_set():
-                changed.clear()
-                asked = [
-                    node
-                    for node in nodes_of(trees, trees.due.asked)
-                    if handled.get(node.uid) != node.resource_version
-                ]
-                await self._give_up_all(trees, asked)
-                handled |= {node.uid: node.resource_version for node in asked}
-                woken = tasks.create_task(changed.wait(), name="changes")
-                done, _ = await asyncio.wait(
-                    {ended, woken}, timeout=_LEAVING_AGAIN_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                woken.cancel()
-                if not done:
-                    handled.clear()
-                await asyncio.sleep(_LOOK_EVERY_S)
-
-    async def _give_up_all(self, trees: Trees, nodes: Sequence[Node]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for node in nodes:
-                tasks.create_task(self._give_up(trees, node), name="give up")
-
-    async def _give_up(self, trees: Trees, node: Node) -> None:
-        async with self._slots:
-            self._torn.add(node.uid)
-            try:
-                if await self._writer.give_up(trees, node.uid):
-                    self._torn.discard(node.uid)
-            except KubeError as error:
-                log.warning("object not given up", object=f"{node.resource} {node.key}", error=str(error))
-
-    async def _show(self, nodes: Sequence[Node]) -> list[Node]:
-        """Make *nodes* visible; those that are now. What fails is hidden until the next run."""
-        shown: list[Node] = []
-
-        async def show(node: Node) -> None:
-            async with self._slots:
-                try:
-                    if await self._writer.show(node):
-                        shown.append(node)
-                except KubeError as error:
-                    log.warning(
-                        "object not made visible", object=f"{node.resource} {node.key}", error=str(error)
-                    )
-
-        async with asyncio.TaskGroup() as tasks:
-            for node in nodes:
-                tasks.create_task(show(node), name="show")
-        return shown
+async def _unless(stopping: asyncio.Event, wait: Coroutine[Any, Any, None]) -> bool:
+    """Whether *wait* came to its end; *stopping* cancels it. Raises, in a group, what it raises."""
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(wait, name="wait")
+        stop = tasks.create_task(stopping.wait(), name="stop")
+        await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        stop.cancel()
+    return not waiting.cancelled()
 
 
 def _size(trees: Trees) -> tuple[int, int]:

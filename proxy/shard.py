@@ -31,6 +31,7 @@ from proxy.ending import end_on_cancel
 from proxy.existence import Existence
 from proxy.former import NEVER, worked_until
 from proxy.gate import Gate
+from proxy.handover import Handover
 from proxy.health import Health
 from proxy.informers import TreeInformers
 from proxy.kinds import TreeKind
@@ -223,7 +224,7 @@ class Shard:
                 runs = Runs(
                     UnderLease(process, validity, clock=clock),
                     gate,
-                    writer,
+                    Handover(writer, clock=clock),
                     new_trees=new_trees,
                     follow=follow,
                     pace=Pace(),

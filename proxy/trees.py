@@ -164,12 +164,17 @@ class Trees:
 
     def top_of(self, uid: str) -> str:
         """The highest object that is known above *uid*; itself if none is."""
-        for _ in range(_DEEPEST):
-            node = self._nodes.get(uid)
-            if node is None or node.is_root or node.controller not in self._nodes:
-                return uid
-            uid = node.controller
-        return uid
+        above = self.above(uid)
+        return above[-1] if above else uid
+
+    def above(self, uid: str) -> list[str]:
+        """What is known above *uid*, the nearest first."""
+        found: list[str] = []
+        node = self._nodes.get(uid)
+        while node is not None and not node.is_root and len(found) < _DEEPEST:
+            node = self._nodes.get(node.controller)
+            found += [] if node is None else [node.uid]
+        return found
 
     def root_of(self, uid: str) -> Node | None:
         """The root above *uid*; None if an object on the way is not known."""
