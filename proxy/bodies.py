@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from kubeio.models import OwnerReference
 from proxy.patches import PATCHES, Patch
-from proxy.protobuf import NO_ANNOTATIONS, Controller, Malformed, Message, ObjectHead
+from proxy.protobuf import NO_ANNOTATIONS, Malformed, Message, ObjectHead
 
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -124,9 +125,11 @@ def _text(raw: msgspec.Raw | None) -> str:
     return "" if raw is None else _text_or_null(raw) or ""
 
 
-def _controller(raw: msgspec.Raw | None) -> Controller | None:
+def _controller(raw: msgspec.Raw | None) -> OwnerReference | None:
     references = [] if raw is None else _references(raw) or []
     found = next((each for each in references if each.controller), None)
     if found is None:
         return None
-    return Controller(found.api_version or "", found.kind or "", found.name or "", found.uid)
+    return OwnerReference(
+        found.api_version or "", found.kind or "", found.name or "", found.uid, controller=True
+    )

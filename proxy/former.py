@@ -7,9 +7,11 @@ from typing import Final
 
 import structlog
 
-from kubeio.errors import KubeError
+from kubeio.errors import KubeError, NotFound
 from kubeio.leases.lease import Leases
+from kubeio.models import HasMeta
 from kubeio.protocol import activated_holder
+from kubeio.resource import NAMESPACES
 from kubeio.rest.client import Client
 from kubeio.shard.ring import RingView
 
@@ -20,11 +22,12 @@ _CLOCKS_DIFFER_S: Final = 60
 """The Lease says by the sharder's clock when the ring took over, an object by the API server's when it was created."""
 
 
-async def worked_until(client: Client, view: RingView) -> str:
+async def worked_until(client: Client, view: RingView, *, now: datetime) -> str:
     """The creation time, as objects have it, up to which an object may have been worked before the ring was.
 
     Without `spec.activation` the former controller had ended when the ring was created. With it the ring took over with
-    the former controller's Lease. While that is not so, or cannot be read, every object may have been worked.
+    the former controller's Lease. While that is not so, or cannot be read, every object may have been worked. A Lease
+    whose namespace is gone *now* has no holder. One that was deleted alone may have one, which does not know yet.
     """
     activation = view.spec.activation
     if activation is None:
@@ -33,14 +36,30 @@ async def worked_until(client: Client, view: RingView) -> str:
     try:
         lease = await Leases(client, former.namespace).get(former.name)
     except KubeError as error:
+        if await _is_gone(client, former.namespace):
+            return _later(now)
         log.warning(
             "former controller's Lease cannot be read: each new object waits for a restart",
             lease=f"{former.namespace}/{former.name}",
             error=str(error),
-            remedy="let the account get that Lease",
+            remedy="let the account get that Lease, and its namespace",
         )
         return NEVER
     if lease.spec.holder_identity != activated_holder(view.metadata.name) or not lease.spec.acquire_time:
         return NEVER
-    taken = datetime.fromisoformat(lease.spec.acquire_time) + timedelta(seconds=_CLOCKS_DIFFER_S)
-    return f"{taken:%Y-%m-%dT%H:%M:%SZ}"
+    return _later(datetime.fromisoformat(lease.spec.acquire_time))
+
+
+async def _is_gone(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, namespace, type=HasMeta, metadata_only=True)
+    except NotFound:
+        return True
+    except KubeError:
+        return False
+    return False
+
+
+def _later(time: datetime) -> str:
+    """*time*, and by how much clocks differ."""
+    return f"{time + timedelta(seconds=_CLOCKS_DIFFER_S):%Y-%m-%dT%H:%M:%SZ}"

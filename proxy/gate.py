@@ -41,10 +41,9 @@ class Gate:
         self._validity: Final = validity
         self._clock: Final = clock
         self._existence: Final = existence
-        self._under_way: Final[dict[object, float]] = {}
-        """When each write began."""
-        self._lost_at: Final[list[float]] = []
-        """When writes began that got no answer, and may be carried out still."""
+        self._under_way: Final[set[object]] = set()
+        self._lost_until = 0.0
+        """Until when a write that got no answer may be carried out."""
         self._ended: Final = asyncio.Event()
 
     def admit_any(self) -> Refusal | None:
@@ -73,13 +72,13 @@ class Gate:
 
     def begin(self, write: object) -> None:
         """*write* was admitted and is on its way."""
-        self._under_way[write] = self._clock.now()
+        self._under_way.add(write)
 
     def end(self, write: object, *, is_answered: bool) -> None:
-        """It is answered, or no answer will come: then it may be carried out within `ANSWER_WITHIN_S`."""
-        began_at = self._under_way.pop(write)
+        """It is answered, or no answer will come: then it may be carried out for `ANSWER_WITHIN_S` from now on."""
+        self._under_way.remove(write)
         if not is_answered:
-            self._lost_at.append(began_at)
+            self._lost_until = self._clock.now() + ANSWER_WITHIN_S
         self._ended.set()
 
     async def wait_ended(self) -> None:
@@ -87,12 +86,10 @@ class Gate:
         while self._under_way:
             self._ended.clear()
             await self._ended.wait()
-        now = self._clock.now()
-        left_s = max((at + ANSWER_WITHIN_S - now for at in self._lost_at), default=0.0)
+        left_s = self._lost_until - self._clock.now()
         if left_s > 0:
             log.warning("waiting for writes without an answer", seconds=round(left_s, 1))
             await asyncio.sleep(left_s)
-        self._lost_at.clear()
 
     async def _is_free(self, resource: str, key: ObjectKey, controller: str) -> bool:
         """Whether the tree of *key* is visible, or becomes so in a moment, or what controlled it is gone."""

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from kubeio.models import OwnerReference
+
 PREFIX: Final = b"k8s\0"
 _TYPE_META, _RAW, _CONTENT_ENCODING = 1, 2, 3
 _METADATA: Final = 1
@@ -30,22 +32,13 @@ class Malformed(ValueError):
     """Bytes that are no message, or no object."""
 
 
-class Controller(msgspec.Struct, frozen=True):
-    """The owner reference with `controller: true`."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
 class ObjectHead(msgspec.Struct, frozen=True):
-    """What the metadata of an object says of it, and its kind."""
+    """What the metadata of an object says of it, and its kind. *controller*: the reference with `controller: true`."""
 
     kind: str = ""
     name: str = ""
     generate_name: str = ""
-    controller: Controller | None = None
+    controller: OwnerReference | None = None
     labels: dict[str, str] = {}
 
     @property
@@ -95,7 +88,7 @@ class Message:
 
     def _read_head(self, kind: str) -> ObjectHead:
         name = generate_name = b""
-        controller: Controller | None = None
+        controller: OwnerReference | None = None
         labels: dict[str, str] = {}
         content = self._content
         _, begin, end = self._raw or (0, 0, 0)
@@ -169,19 +162,19 @@ def _last(content: bytes, message: _Value, number: int) -> bytes:
     return found
 
 
-def _controller(content: bytes, reference: _Value) -> Controller | None:
-    """The controller that *reference* names; None if it is no controller."""
+def _controller(content: bytes, reference: _Value) -> OwnerReference | None:
+    """*reference*, decoded; None if it is no controller."""
     parts = {number: value for _, number, value in _fields(content, *_span(reference))}  # the last one counts
     is_controller = parts.get(_OWNER_CONTROLLER, 0)
     if not isinstance(is_controller, int):
         raise Malformed("bytes where a number is expected")
     if not is_controller:
         return None
-    texts = (
+    api_version, kind, name, uid = (
         _text(content[slice(*_span(parts[number]))]) if number in parts else ""
         for number in (_OWNER_API_VERSION, _OWNER_KIND, _OWNER_NAME, _OWNER_UID)
     )
-    return Controller(*texts)
+    return OwnerReference(api_version, kind, name, uid, controller=True)
 
 
 def _text(content: bytes) -> str:

@@ -193,7 +193,8 @@ class Shard:
 
         async def new_trees() -> Trees:
             self._informers = None  # the last run's trees go before the next ones come
-            self._trees = Trees(shard, since=await worked_until(self._client, self._view))
+            since = await worked_until(self._client, self._view, now=clock.wall())
+            self._trees = Trees(shard, since=since)
             return self._trees
 
         def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:

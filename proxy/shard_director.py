@@ -118,7 +118,7 @@ class ShardDirector:
     async def _admit_create(self, write: Write, kind: TreeKind) -> Admitted | Refusal:
         """A controlled object is born with its owner's name; the sharder assigns a root."""
         head, info = write.body, write.info
-        if head is None or not head.controller_uid:
+        if head is None or not head.controller_uid or kind.is_root(head.controller):
             return self._gate.admit_any() or self._copied(head.labels if head is not None else {})
         key = ObjectKey(info.namespace, info.name or head.name or head.generate_name)
         refusal = await self._gate.admit(kind.name, key, controller=head.controller_uid)

@@ -20,7 +20,6 @@ from proxy.director import Admitted, Selection, Write
 from proxy.learn.comparing import copied_labels, template_labels
 from proxy.learn.requests import LEASES, Call
 from proxy.learn.seen import Seen, keep
-from proxy.protobuf import Controller
 from proxy.refusals import Refusal
 
 LOOKS: Final = 30
@@ -118,11 +117,10 @@ class Looks:
 
     async def _is_orphan(self, namespace: str, reference: OwnerReference) -> bool:
         """Whether the controller that *reference* names does not exist."""
-        owner = Controller(reference.api_version, reference.kind, reference.name, reference.uid)
-        kind = await self._kind_of(owner)
-        return await self._meta(kind, namespace, owner.name, counts_absence=True) is not None
+        kind = await self._kind_of(reference)
+        return await self._meta(kind, namespace, reference.name, counts_absence=True) is not None
 
-    async def _look_at_new(self, call: Call, controller: Controller | None) -> None:
+    async def _look_at_new(self, call: Call, controller: OwnerReference | None) -> None:
         info, kind = call.info, self._seen.kind(call.info.group_resource)
         if controller is None:
             if call.name and self._may_look(info.group_resource, "namesakes"):
@@ -142,7 +140,7 @@ class Looks:
             if await self._meta(other, namespace, name, counts_absence=is_gone) is not None:
                 (kind.left if is_gone else kind.beside)[other] += 1
 
-    async def _look_for_copies(self, call: Call, owner: str, controller: Controller) -> None:
+    async def _look_for_copies(self, call: Call, owner: str, controller: OwnerReference) -> None:
         child = await self._whole(call.info.group_resource, call.info.namespace, call.name)
         found = template_labels(child) if child is not None else []
         if not found:
@@ -156,7 +154,7 @@ class Looks:
         for label in copied:
             keep(kind.copied, f"{label} of {controller.kind} {controller.name}")
 
-    async def _kind_of(self, controller: Controller) -> str:
+    async def _kind_of(self, controller: OwnerReference) -> str:
         """Its resource (`deployments.apps`); its kind and group if the server does not serve it."""
         key = (controller.api_version, controller.kind)
         if key not in self._owners:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeio.models import OwnerReference
 from proxy.bodies import APPLY, JSON, PROTOBUF, UnsupportedEncoding, read_object
-from proxy.protobuf import Controller, Malformed, ObjectHead
+from proxy.protobuf import Malformed, ObjectHead
 from tests.proxy.protobuf_writer import field, pod_message
 from tests.proxy.relays import LABELS, SHARD
 
@@ -50,7 +51,7 @@ def test_a_body_keeps_what_it_says_and_gets_the_labels(
         owners, controller = [], ""
     content = encoded(encoding, head, owners, more)
     body = read_object(content, encoding)
-    found = Controller("apps/v1", "ReplicaSet", "o", controller) if controller else None
+    found = OwnerReference("apps/v1", "ReplicaSet", "o", controller, controller=True) if controller else None
     assert body.head == msgspec.structs.replace(head, controller=found)
     changed = read_object(body.with_labels(labels), encoding)
     assert changed.head == msgspec.structs.replace(body.head, labels=head.labels | labels)

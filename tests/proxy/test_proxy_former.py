@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from devcluster.embedded import EmbeddedPlane
+from devcluster.embedded import EmbeddedPlane, Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.protocol import activated_holder
 from kubeio.resource import LEASES
@@ -16,11 +17,12 @@ from kubeio.shard.ring import RingView
 from proxy.former import NEVER, worked_until
 
 CREATED = "2026-11-24T10:00:00Z"
+NOW = datetime(2026, 11, 25, 8, tzinfo=UTC)
 
 
-def ring(lease: str = "") -> RingView:
+def ring(lease: str = "", namespace: str = "default") -> RingView:
     activation: dict[str, Any] = (
-        {"activation": {"lease": {"namespace": "default", "name": lease}}} if lease else {}
+        {"activation": {"lease": {"namespace": namespace, "name": lease}}} if lease else {}
     )
     doc = {
         "metadata": {"name": "web", "creationTimestamp": CREATED},
@@ -35,7 +37,7 @@ async def until(plane: EmbeddedPlane, view: RingView, **spec: str) -> str:
         if spec:
             lease = {"metadata": {"name": "former"}, "spec": spec}
             await client.create(LEASES, lease, namespace="default", type=bytes)
-        return await worked_until(client, view)
+        return await worked_until(client, view, now=NOW)
 
 
 async def test_without_activation_the_former_controller_ended_before_the_ring_was_created(
@@ -57,5 +59,22 @@ async def test_before_activation_every_object_may_be_its(new_plane: EmbeddedPlan
     assert await until(new_plane, ring("former"), **spec) == NEVER
 
 
-async def test_without_an_answer_every_object_may_be_its(new_plane: EmbeddedPlane) -> None:
+@pytest.mark.parametrize("code", [0, 403])
+async def test_what_comes_after_the_namespace_was_gone_is_no_former_controller_s(
+    new_plane: EmbeddedPlane, code: int
+) -> None:
+    """With its namespace an account loses its rights there, too."""
+    if code:
+        await new_plane.faults.add(Fault(what="error", resource="leases.coordination.k8s.io", code=code))
+    assert await until(new_plane, ring("former", namespace="gone")) == "2026-11-25T08:01:00Z"
+
+
+async def test_a_lease_that_was_deleted_may_have_a_holder(new_plane: EmbeddedPlane) -> None:
     assert await until(new_plane, ring("missing")) == NEVER
+
+
+@pytest.mark.parametrize("resource", ["namespaces", "leases.coordination.k8s.io"])
+async def test_without_an_answer_every_object_may_be_its(new_plane: EmbeddedPlane, resource: str) -> None:
+    await new_plane.faults.add(Fault(what="error", resource=resource, code=403))
+    namespace = "gone" if resource == "namespaces" else "default"
+    assert await until(new_plane, ring("former", namespace=namespace)) == NEVER

@@ -24,7 +24,7 @@ from proxy.director import Admitted, Write
 from proxy.gate import Gate
 from proxy.kinds import TreeKind
 from proxy.locks import EchoLocks
-from proxy.protobuf import Controller, ObjectHead
+from proxy.protobuf import ObjectHead
 from proxy.refusals import Refusal
 from proxy.relay import Relay
 from proxy.shard_director import ShardDirector
@@ -104,9 +104,10 @@ async def director(gate: Gate, new_plane: EmbeddedPlane) -> AsyncIterator[ShardD
         yield ShardDirector(gate, KINDS, keys=KEYS, shard=SHARD, newest=lambda _: "7", companions=companions)
 
 
-def below(uid: str, *, labels: dict[str, str] | None = None) -> ObjectHead:
-    """An object `new` that the one of *uid* controls."""
-    return ObjectHead(name="new", controller=Controller("v1", "Any", "any", uid), labels=labels or {})
+def below(uid: str, *, kind: str = "Deployment", labels: dict[str, str] | None = None) -> ObjectHead:
+    """An object `new` that the one of *uid*, a *kind*, controls."""
+    owner = OwnerReference("apps/v1", kind, "any", uid, controller=True)
+    return ObjectHead(name="new", controller=owner, labels=labels or {})
 
 
 async def labels_of(
@@ -167,6 +168,11 @@ async def test_an_update_of_whatever_subresource_keeps_the_labels(
     """The API server takes labels from updates of a status, too."""
     assert director.reads_body(request_info(method, target))
     assert await labels_of(director, method, target) == (LEAF if "/pods/" in target else OWN)
+
+
+async def test_what_a_controller_beside_the_ring_controls_is_a_root(director: ShardDirector) -> None:
+    for body in (below("fleet", kind="Fleet"), ObjectHead(name="new")):
+        assert await labels_of(director, "POST", f"{APPS}/deployments", body) == {}
 
 
 async def test_what_is_created_below_an_object_is_another_kind_s(director: ShardDirector) -> None:
