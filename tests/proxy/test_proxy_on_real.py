@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ import pytest_asyncio
 from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS, find_binaries
 from devcluster.real.real_plane import RealPlane
-from kubeio.models import Lease
-from kubeio.resource import LEASES
 from kubeio.rest.request_info import request_info
 from proxy.bodies import APPLY, PROTOBUF
 from proxy.child import start_child
@@ -30,6 +29,7 @@ from tests.proxy.protobuf_writer import field, message, metadata
 from tests.proxy.relays import LABELS, NAME, SHARD, TERMS, ScriptedDirector, raw_client, relayed
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+LOCK = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
 SELECTIONS = {
     "deployments.apps": Selection(TERMS),
     "replicasets.apps": Selection(TERMS),
@@ -107,11 +107,10 @@ async def test_kube_controller_manager_leads_and_works_on_what_it_is_shown(
             (await admin.post(f"{APPS}/deployments", deployment(other, labels={}))).check(201)
             (await admin.post(f"{APPS}/deployments", deployment(mine, labels=LABELS))).check(201)
             pods = await until_pods(admin, mine, 3)
-            async with through.client() as client:
-                lock = await client.get(
-                    LEASES, "kube-controller-manager", namespace="kube-system", type=Lease
-                )
-            assert lock.spec.holder_identity
+            async with raw_client(through.port) as client:
+                status, _, lock = await client.ask("GET", LOCK)
+            assert status == 200
+            assert socket.gethostname().encode() in lock
             leases = await admin.get("/apis/coordination.k8s.io/v1/leases")
             assert "kube-controller-manager" not in leases.names
             (replica_set,) = (await admin.get(f"{APPS}/replicasets", labelSelector=f"app={mine}")).body[
