@@ -83,6 +83,6 @@ class Director(Protocol):
     def end(self, write: Write, status: int | None) -> None:
         """The server answered *write* with *status*, also if the controller hung up. Once for each `begin`.
 
-        None: no answer came, and none will; the server may have carried the write out, or may do so until
-        `ANSWER_WITHIN_S` have passed since it began.
+        None: no answer came, and none will; the server may have carried the write out, or may do so within
+        `ANSWER_WITHIN_S` from now on.
         """
