@@ -53,17 +53,15 @@ class ObjectWriter:
     async def show(self, node: Node) -> bool:
         """Make *node* visible to the controller, unless it is gone; False if it is not the shard's any more.
 
-        Raises: KubeError.
+        One that left and came back since is not shown either: its turn is another. Raises: KubeError.
         """
         keys = self._keys
-        patch = (
-            JsonPatch()
-            .test("/metadata/uid", node.uid)
-            .test(json_pointer("metadata", "labels", keys.shard), self._shard)
-            .add(json_pointer("metadata", "labels", keys.visible), self._shard)
-        )
+        patch = JsonPatch().test("/metadata/uid", node.uid)
+        patch = patch.test(json_pointer("metadata", "labels", keys.shard), self._shard)
+        if node.turn is not None:
+            patch = patch.test(json_pointer("metadata", "annotations", keys.turn), node.turn)
         try:
-            await self._patch(node, patch)
+            await self._patch(node, patch.add(json_pointer("metadata", "labels", keys.visible), self._shard))
         except Invalid:
             return False
         except NotFound:

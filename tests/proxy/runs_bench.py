@@ -85,7 +85,7 @@ class RunsBench:
         existence = Existence(client, [kind.resource for kind in KINDS])
         self.gate = Gate(LeaseValidity(duration_s=600, sent_at=clock.now()), existence, clock=clock)
         reads = SharedLeaseReads(Leases(client, namespace))
-        writer = ObjectWriter(
+        writer = self.writer = ObjectWriter(
             client, reads, keys=KEYS, shard=SHARD, resources={kind.name: kind.resource for kind in KINDS}
         )
         self.since = LONG_AGO
