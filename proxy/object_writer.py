@@ -82,12 +82,12 @@ class ObjectWriter:
         nodes = [asked] if isinstance(handoff, KeepOwner) else trees.tree(uid)
         for node in nodes:
             if not await self._acknowledge(node, handoff):
-                log.warning("object keeps changing: it is given up at the next restart", object=_what(node))
+                log.warning("object changed meanwhile: the next restart decides about it", object=_what(node))
                 return False  # what is above it stays too
         return True
 
     async def _acknowledge(self, node: Node, handoff: HandoffMode) -> bool:
-        """Whether *node* is given up, or is the shard's no longer."""
+        """Whether *node* is given up, or is the shard's no longer. What is asked for otherwise by now is not."""
         meta: Meta | None = Meta(
             name=node.key.name,
             namespace=node.key.namespace,
@@ -102,6 +102,8 @@ class ObjectWriter:
                 await self._patch(node, patch if isinstance(handoff, KeepOwner) else self._hidden(patch))
             except (Conflict, Invalid):
                 meta = await self._read(node)
+                if meta is not None and node.drain not in (None, meta.labels.get(self._keys.drain)):
+                    return False
             except NotFound:
                 return True
             else:
