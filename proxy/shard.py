@@ -29,7 +29,7 @@ from proxy.controller_files import KUBECONFIG, controller_folder, environment, w
 from proxy.controller_process import BehindRelay
 from proxy.ending import end_on_cancel
 from proxy.existence import Existence
-from proxy.former import NEVER, worked_until
+from proxy.former import NEVER, FormerController
 from proxy.gate import Gate
 from proxy.handover import Handover
 from proxy.health import Health
@@ -190,11 +190,11 @@ class Shard:
         writer = ObjectWriter(
             self._client, SharedLeaseReads(leases), keys=keys, shard=shard, resources=resources
         )
+        former = FormerController(self._client, self._view, clock=clock)
 
         async def new_trees() -> Trees:
             self._informers = None  # the last run's trees go before the next ones come
-            since = await worked_until(self._client, self._view, now=clock.wall())
-            self._trees = Trees(shard, since=since)
+            self._trees = Trees(shard, since=await former.worked_until())
             return self._trees
 
         def follow(trees: Trees, changed: Callable[[], None]) -> TreeInformers:

@@ -10,14 +10,23 @@ import pytest
 
 from devcluster.embedded import EmbeddedPlane, Fault
 from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock
 from kubeio.protocol import activated_holder
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 from kubeio.shard.ring import RingView
-from proxy.former import NEVER, worked_until
+from proxy.former import NEVER, FormerController
 
 CREATED = "2026-11-24T10:00:00Z"
-NOW = datetime(2026, 11, 25, 8, tzinfo=UTC)
+
+
+class WallClock(SystemClock):
+    """A wall clock that a test sets."""
+
+    hour = 8
+
+    def wall(self) -> datetime:
+        return datetime(2026, 11, 25, self.hour, tzinfo=UTC)
 
 
 def ring(lease: str = "", namespace: str = "default") -> RingView:
@@ -37,7 +46,7 @@ async def until(plane: EmbeddedPlane, view: RingView, **spec: str) -> str:
         if spec:
             lease = {"metadata": {"name": "former"}, "spec": spec}
             await client.create(LEASES, lease, namespace="default", type=bytes)
-        return await worked_until(client, view, now=NOW)
+        return await FormerController(client, view, clock=WallClock()).worked_until()
 
 
 async def test_without_activation_the_former_controller_ended_before_the_ring_was_created(
@@ -67,6 +76,19 @@ async def test_what_comes_after_the_namespace_was_gone_is_no_former_controller_s
     if code:
         await new_plane.faults.add(Fault(what="error", resource="leases.coordination.k8s.io", code=code))
     assert await until(new_plane, ring("former", namespace="gone")) == "2026-11-25T08:01:00Z"
+
+
+async def test_a_restart_makes_no_object_old_while_the_namespace_stays_gone(new_plane: EmbeddedPlane) -> None:
+    """Else each new object of the minute after a start would take a restart, which begins another minute."""
+    clock = WallClock()
+    async with Client(load_cluster(kubeconfig=str(new_plane.kubeconfig))) as client:
+        former = FormerController(client, ring("former", namespace="gone"), clock=clock)
+        for clock.hour in (8, 9):
+            assert await former.worked_until() == "2026-11-25T08:01:00Z"
+        await new_plane.faults.add(Fault(what="error", resource="namespaces", code=403))
+        assert await former.worked_until() == NEVER
+        await new_plane.faults.clear()
+        assert await former.worked_until() == "2026-11-25T09:01:00Z"
 
 
 async def test_a_lease_that_was_deleted_may_have_a_holder(new_plane: EmbeddedPlane) -> None:
