@@ -159,11 +159,14 @@ class Runs:
         async with asyncio.TaskGroup() as tasks:
             ended = tasks.create_task(self._process.wait(), name="controller")
             stop = tasks.create_task(stopping.wait(), name="stop")
+            showing: set[asyncio.Task[object]] = set()
             try:
                 while not ended.done() and not stop.done():
                     now = self._clock.now()
                     if new := due.take_new(now):
-                        tasks.create_task(self._handover.show(new), name="new objects")
+                        task = tasks.create_task(self._handover.show(new), name="new objects")
+                        showing.add(task)
+                        task.add_done_callback(showing.discard)
                     due_at = due.at(now, pace=self._pace)
                     if due_at is not None and now >= max(earliest_at, due_at):
                         log.info("controller restarts", asked=len(due.trees.due.asked), objects=due.size)
@@ -180,8 +183,8 @@ class Runs:
                     await asyncio.sleep(_LOOK_EVERY_S)
                 return ended.result() if ended.done() else None
             finally:
-                ended.cancel()
-                stop.cancel()
+                for each in (ended, stop, *showing):  # a write that hangs holds up no end
+                    each.cancel()
 
     async def _wait_calm(self, trees: Trees, changed: asyncio.Event, stopping: asyncio.Event) -> float:
         """While trees arrive, wait until no more do: they take one restart. How long that was, in seconds.

@@ -180,6 +180,21 @@ async def test_an_end_does_not_wait_for_a_controller_that_may_not_start_yet(benc
     assert bench.child.starts == []
 
 
+async def test_an_end_does_not_wait_for_a_write_that_hangs(
+    bench: RunsBench, new_plane: EmbeddedPlane
+) -> None:
+    fault = Fault(what="latency", verb="patch", resource="configmaps", name="blog", delay_s=10.0)
+    async with bench.running():
+        fault_id = await new_plane.faults.add(fault)
+        await bench.put(ROOTS, "blog")
+        async with asyncio.timeout(5):
+            while not await new_plane.faults.hits(fault_id):  # noqa: ASYNC110 - it happens on a server
+                await asyncio.sleep(0.02)
+        bench.stopping.set()
+        async with asyncio.timeout(5):
+            await bench.wait_for(lambda: bench.child.stops == 1)
+
+
 async def end(bench: RunsBench, task: asyncio.Task[None]) -> None:
     assert not task.done()
     bench.stopping.set()
