@@ -13,12 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Never
 
 _PR_SET_PDEATHSIG: Final = 1
 _POLL_S: Final = 0.02
 _KILLED_WITHIN_S: Final = 30.0
 """A process in the kernel's hands may survive SIGKILL for a while."""
+_REAP_EVERY_S: Final = 5.0
 
 
 class StuckGroup(Exception):
@@ -43,8 +44,24 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Its exit code once it has ended; a signal's number is negative. What it left behind may still run."""
-        return await self._process.wait()
+        """Its exit code once it has ended; a signal's number is negative. What it left behind may still run.
+
+        Meanwhile what it leaves behind is reaped, if that becomes a child of this process: in a container we are
+        process 1.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            reaping = tasks.create_task(self._reap_for_ever(), name="orphans of the controller")
+            try:
+                return await self._process.wait()
+            finally:
+                reaping.cancel()
+
+    async def _reap_for_ever(self) -> Never:
+        while True:
+            await asyncio.sleep(_REAP_EVERY_S)
+            for pid in _orphans():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
 
     async def end(self, *, grace_s: float) -> int:
         """Send SIGTERM, after *grace_s* SIGKILL to all of its group; its exit code once nothing of the group runs.
@@ -82,6 +99,20 @@ class Child:
             if asyncio.get_running_loop().time() > deadline:
                 raise StuckGroup(self.pid)
             await asyncio.sleep(_POLL_S)
+
+
+def _orphans() -> list[int]:
+    """Children of this process that it did not start: they belong to another session, and do not lead it."""
+    try:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    except OSError:
+        return []  # no Linux
+    found = []
+    for pid in map(int, children):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) not in (os.getsid(0), pid):
+                found.append(pid)
+    return found
 
 
 def _only_zombies(group: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import stat
@@ -20,6 +21,7 @@ from proxy.child import Child, start_child
 from proxy.controller_files import controller_folder, environment, write_files
 from tests.proxy.relays import LOOPBACK
 
+PR_SET_CHILD_SUBREAPER = 36
 LEAVES_ONE_BEHIND = "(trap '' TERM; echo $BASHPID > {file}; exec sleep 60) & wait"
 
 
@@ -51,6 +53,25 @@ async def test_sigterm_comes_first_and_gives_time() -> None:
     child = await shell("trap 'sleep 0.1; exit 5' TERM; echo $$ > /dev/null; sleep 60 & wait")
     await asyncio.sleep(0.2)
     assert await child.end(grace_s=10) == 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) is Linux'")
+async def test_what_a_running_child_leaves_behind_is_reaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its orphans become ours, as they do in a container whose process 1 is the proxy."""
+    monkeypatch.setattr("proxy.child._REAP_EVERY_S", 0.05)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        child = await shell(f"(sleep 0.2 & echo $! > {tmp_path / 'orphan'}); sleep 60")
+        orphan = await written(tmp_path / "orphan")
+        waiting = asyncio.create_task(child.wait())
+        async with asyncio.timeout(10):
+            while Path(f"/proc/{orphan}").exists():  # noqa: ASYNC110, ASYNC240 - another process's
+                await asyncio.sleep(0.02)
+        assert await child.end(grace_s=5) == await waiting == -signal.SIGTERM
+    finally:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 async def test_a_child_that_outstays_its_grace_is_killed() -> None:
