@@ -176,7 +176,7 @@ class RunsBench:
     @asynccontextmanager
     async def running(self, *, calm_s: float = 0.05) -> AsyncIterator[None]:
         task = self.begin(calm_s=calm_s)
-        await self.wait_for(lambda: task.done() or len(self.child.starts) > 0)
+        await self.wait_for(lambda: task.done() or self.runs.why_down is None)
         yield
         self.stopping.set()
         self.over.set()

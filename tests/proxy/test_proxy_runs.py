@@ -195,11 +195,11 @@ async def test_a_controller_that_ends_by_itself_is_started_again(bench: RunsBenc
         bench.child.crash(3)
         await bench.wait_for(lambda: bench.runs.why_down == "it ended by itself with 3")
         await bench.wait_for(lambda: len(bench.child.starts) == 2)
-        assert bench.restarts == [Cause.EXIT]
+        await bench.wait_for(lambda: bench.restarts == [Cause.EXIT])
         await bench.lease(OTHER)
         await bench.put(ROOTS, "blog", visible=SHARD, drain=OTHER)
         await bench.wait_for(lambda: len(bench.child.starts) == 3)
-        assert bench.restarts == [Cause.EXIT, Cause.HANDOFF]
+        await bench.wait_for(lambda: bench.restarts == [Cause.EXIT, Cause.HANDOFF])
 
 
 async def test_a_run_leaves_no_trees_behind(bench: RunsBench) -> None:
